@@ -1,12 +1,17 @@
 """The words are ordinary technical English: phrases of the older pages' dialect do not come back.
 
-``ROOTS`` are the files that are looked at. What is quoted from a program (code, inline code, links' addresses) and
-what is made of docstrings is left out.
+``ROOTS`` are the pages that are checked, ``SOURCES`` the folders of src whose strings, docstrings, comments and
+templates are. What is quoted from a program (code, inline code, links' addresses) and, on pages, what is made of
+docstrings is left out.
 """
 
 from __future__ import annotations
 
+import inspect
+import io
 import re
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +19,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 ROOTS = ["README.md", "docs/*.md", "docs/decisions/*.md"]
 """Globs below the repository's root."""
+SOURCES = ["base", "corpus", "ledger", "models", "privacy", "release", "schema"]
+"""Folders of src/understudy."""
 _BE = "(?:is|are|was|were)"
 _MADE = "Protected|Taken|Released|Told|Kept|Refused|Left|Asked|Made|Given|Drawn|Shown|Counted|Read|Stored|Meant|Needed"
 _BOX = "file|folder|table|page|record|text|ledger|database|prompt|release|Release|column|row|list|owner|zip|report"
@@ -112,6 +119,65 @@ def test_plain_english_is_accepted() -> None:
 )
 def test_a_page_is_in_plain_english(page: Path) -> None:
     assert dialect(prose(page.read_text("utf-8"))) == []
+
+
+_STRING = re.compile(r"([a-zA-Z]*)(\"\"\"|'''|\"|')(.*)\2", re.DOTALL)
+_VALUE = re.compile(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
+
+
+def told(source: str) -> Iterator[tuple[int, str]]:
+    """Yield every string (adjacent ones joined, f-strings without values) and comment of a module, with its line."""
+    joined: list[str] = []
+    line = 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.STRING and (found := _STRING.fullmatch(token.string)):
+            line = line if joined else token.start[0]
+            joined.append(_VALUE.sub("_", found[3]) if "f" in found[1].lower() else found[3])
+        elif token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("# ")
+        elif token.type != tokenize.NL and joined:
+            yield line, inspect.cleandoc("".join(joined))
+            joined = []
+
+
+def source_prose(text: str) -> str:
+    """Return a string or comment without inline code and tags; a docstring's indented lines are prose, too."""
+    return re.sub(r"``?[^`]*``?|<[^>\n]*>", "_", text)
+
+
+def source_dialect(path: Path) -> list[tuple[int, str, str]]:
+    """Return the line of every phrase of the dialect in a module or template, with the reason."""
+    text = path.read_text("utf-8")
+    found = told(text) if path.suffix == ".py" else [(0, re.sub(r"\{[{%#].*?[}%#]\}", "_", text, flags=re.DOTALL))]
+    return [(line, *phrase) for line, each in found for phrase in dialect(source_prose(each))]
+
+
+def test_strings_docstrings_and_comments_of_a_module_are_read(tmp_path: Path) -> None:
+    module, template = tmp_path / "module.py", tmp_path / "page.html"
+    lines = [
+        '"""Return it.\n\n    Args:\n        a: None where it is none.\n    """',
+        "x = 1  # what stands here",
+        'f(f"{x!r}: the tab" "le holds no text.", "`stands beside` is code")',
+    ]
+    module.write_text("\n".join(lines), "utf-8")
+    template.write_text("<p class='beside'>{{ beside }} One value stands here.</p>", "utf-8")
+    assert [(line, phrase) for line, _, phrase in source_dialect(module)] == [
+        (1, "None where"),
+        (1, "is none"),
+        (6, "stands"),
+        (6, "what stands"),
+        (7, "table holds"),
+    ]
+    assert [phrase for _, _, phrase in source_dialect(template)] == ["stands"]
+
+
+@pytest.mark.parametrize("folder", SOURCES)
+def test_the_words_of_a_source_folder_are_plain_english(folder: str) -> None:
+    files = [
+        path for path in (ROOT / "src" / "understudy" / folder).rglob("*") if path.suffix in (".py", ".html", ".yaml")
+    ]
+    assert files
+    assert {str(path.relative_to(ROOT)): found for path in files if (found := source_dialect(path))} == {}
 
 
 def words(page: Path) -> int:

@@ -292,7 +292,7 @@ def test_a_truncated_parquet_file_is_one_clear_error(tmp_path, kept):
     pq.write_table(pa.table({"note": [f"{SECRET} {i}" for i in range(999)]}), tmp_path / "whole.parquet")
     data = (tmp_path / "whole.parquet").read_bytes()
     (tmp_path / "t.parquet").write_bytes(data[: int(len(data) * kept)])
-    with pytest.raises(CorpusError, match="cut short") as caught:
+    with pytest.raises(CorpusError, match="truncated") as caught:
         read_corpus(tmp_path / "t.parquet", text="note")
     assert SECRET not in everything_in(caught.value)
 
@@ -304,7 +304,7 @@ def test_a_parquet_file_with_damaged_pages_is_one_clear_error(tmp_path, private)
     data[100:2000] = bytes(1900)
     path.write_bytes(data)
     corpus = read_corpus(path, text="note", private_dir=private, on_bad_row="skip")
-    with pytest.raises(CorpusError, match="cut short") as caught:
+    with pytest.raises(CorpusError, match="truncated") as caught:
         texts_of(corpus)
     assert SECRET not in everything_in(caught.value)
     (line,) = (private / "bad_rows.jsonl").read_text().splitlines()

@@ -82,10 +82,10 @@ def test_a_folder_of_several_formats_needs_one_named(tmp_path: Path) -> None:
 def test_a_folder_without_a_table_is_an_error(tmp_path: Path, name: str | None) -> None:
     if name is not None:
         put(tmp_path, name)
-    with pytest.raises(CorpusError, match="holds no file that is named as csv, tsv, jsonl or parquet"):
+    with pytest.raises(CorpusError, match="contains no file that is named as csv, tsv, jsonl or parquet"):
         read_corpus(tmp_path, text="note")
     put(tmp_path, "b.jsonl")
-    with pytest.raises(CorpusError, match="holds no file that is named as csv"):
+    with pytest.raises(CorpusError, match="contains no file that is named as csv"):
         read_corpus(tmp_path, text="note", format="csv")
 
 

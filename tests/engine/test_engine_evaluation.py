@@ -89,7 +89,7 @@ def test_vectors_come_back_in_the_order_of_their_texts() -> None:
 def test_workers_are_tried_before_metrics_are_charged(made: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     use(ByNeighbour(), monkeypatch)
     use_pickling(monkeypatch)
-    with pytest.raises(ModelError, match="change with the texts beside them"):
+    with pytest.raises(ModelError, match="change with the other texts"):
         evaluated(made, engine="processes")
     assert runs_charged(made["ledger"]) == 1, "the run's own"
 

@@ -141,7 +141,7 @@ def test_a_resumed_run_waits_for_what_is_open_and_hands_in_the_rest(machine: Mac
     killed_at(machine, "GET /v1/batches/batch_0", after=False)
     assert len(machine.ask(questions(8))) == 8
     assert [len(batch["lines"]) for batch in plan_of(machine).batches.values()] == [5, 3]
-    assert "Going on to wait for 5 requests that were handed in before." in machine.said
+    assert "Going on to wait for 5 requests that were submitted before." in machine.said
 
 
 def test_a_batch_whose_beginning_was_not_heard_of_is_not_begun_again(machine: Machine) -> None:

@@ -143,7 +143,7 @@ def test_a_head_of_its_own_kind_is_noticed_and_asked_through_the_whole_model(
 
 def test_a_model_whose_state_cannot_go_back_is_refused(tmp_path: Path) -> None:
     config = MambaConfig(vocab_size=259, hidden_size=32, num_hidden_layers=2, state_size=4)
-    with pytest.raises(ModelError, match="wound back"):
+    with pytest.raises(ModelError, match="reset to the end of the prompt"):
         load_causal(f"hf:{as_folder(config, tmp_path)}", device="cpu")
 
 

@@ -251,7 +251,7 @@ def test_grouped_attention_gives_what_torchs_own_gives(llama: Path) -> None:
 
 
 def test_a_folder_without_a_model_and_pickled_weights_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="holds no causal language model"):
+    with pytest.raises(ModelError, match="contains no causal language model"):
         LocalChat(tmp_path, name="hf:./nothing")
     folder = make_llama(tmp_path)
     (folder / "model.safetensors").unlink()

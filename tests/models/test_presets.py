@@ -378,4 +378,4 @@ def test_naming_models_imports_no_heavy_package() -> None:
 def test_pull_takes_a_folder(tmp_path: Path, empty_cache: Path) -> None:
     done = CliRunner().invoke(cli, ["models", "pull", "builtin", "--from", str(tmp_path)])
     assert isinstance(done.exception, ModelError)
-    assert "holds no" in str(done.exception)
+    assert "contains no" in str(done.exception)

@@ -138,7 +138,7 @@ def test_a_row_long_enough_to_change_the_others_positions_does_not_fit(
     beside = model.contexts([[5], [6] * 40], prefix=[1] * 8, width=40, tokens=4, rows_at_once=8).public_logits()
     assert torch.equal(short, beside)
     model.window = 512  # the twin without the limit: one long row moves the public one
-    with pytest.raises(PrivacyError, match="change with the texts beside it"):
+    with pytest.raises(PrivacyError, match="change with the other texts"):
         model.contexts([[5], [6, 7]], prefix=[1] * 8, width=100, tokens=4, rows_at_once=8)
     monkeypatch.setattr("understudy.models.causal.require_row_invariance", lambda *_, **__: None)
     alone = model.contexts([[5], [6, 7]], prefix=[1] * 8, width=100, tokens=4, rows_at_once=8).public_logits()
@@ -184,7 +184,7 @@ def before(model: CausalModel, shape: Shape) -> bool:
 
 def check_caught_now_and_not_before(model: CausalModel, shape: Shape = SHAPE) -> None:
     assert before(model, shape)
-    with pytest.raises(PrivacyError, match="change with the texts beside it"):
+    with pytest.raises(PrivacyError, match="change with the other texts"):
         require_row_invariance(model, shape, in_flight=1)
 
 
@@ -299,7 +299,7 @@ def test_batches_in_flight_that_change_one_another_are_caught(
     assert before(model, SHAPE)
     require_row_invariance(model, SHAPE, in_flight=1)
     met.clear()
-    with pytest.raises(PrivacyError, match="change with the texts beside it"):
+    with pytest.raises(PrivacyError, match="change with the other texts"):
         require_row_invariance(model, SHAPE, in_flight=2)
 
 

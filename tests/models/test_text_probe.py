@@ -99,7 +99,7 @@ def test_an_embedder_whose_texts_are_kept_apart_passes() -> None:
 
 @pytest.mark.parametrize("twin", TWINS)
 def test_a_bit_that_changes_with_other_texts_is_caught(twin: str) -> None:
-    with pytest.raises(ModelError, match="change with the texts beside them"):
+    with pytest.raises(ModelError, match="change with the other texts"):
         require_text_invariance(TWINS[twin])
 
 
@@ -198,7 +198,7 @@ def test_one_long_record_moves_no_vote_of_others_where_positions_hang_on_the_lon
     if rope is DYNAMIC:  # whose factors stay in the model; LongRoPE's change within a batch, which has one width
         assert moved(True) > 1
         without_window(embedder)
-        with pytest.raises(ModelError, match="change with the texts beside them"):
+        with pytest.raises(ModelError, match="change with the other texts"):
             require_text_invariance(embedder)
 
 
@@ -268,7 +268,7 @@ def test_attention_that_sees_how_much_of_a_batch_is_padding_is_caught(
         return found
 
     monkeypatch.setattr(embedder._model, "forward", switching)
-    with pytest.raises(ModelError, match="change with the texts beside them"):
+    with pytest.raises(ModelError, match="change with the other texts"):
         require_text_invariance(embedder)
 
 
@@ -436,12 +436,12 @@ def test_modules_that_may_mix_texts_and_code_in_the_folder_are_refused_before_th
     (folder / "code.py").write_text("raise SystemExit('it was run')")
     modules = json.loads((folder / "modules.json").read_text())
     (folder / "modules.json").write_text(json.dumps([*modules, {"idx": 3, "name": "3", "path": "", "type": kind}]))
-    with pytest.raises(ModelError, match=f"module '{kind.rpartition('.')[2]}', which is code of its own or may mix"):
+    with pytest.raises(ModelError, match=f"module '{kind.rpartition('.')[2]}', which is custom code or may mix"):
         SentenceEmbedder(folder, name="mine", device="cpu")
 
 
 def test_a_folder_without_a_model_and_layers_of_odd_widths_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="holds no sentence embedder"):
+    with pytest.raises(ModelError, match="contains no sentence embedder"):
         SentenceEmbedder(tmp_path, name="hf:./nothing")
     folder = make_bert(tmp_path)
     config = BertConfig.from_pretrained(folder)

@@ -154,7 +154,7 @@ def test_weights_that_do_not_learn_are_shared_and_the_model_stays_as_it_is(causa
         assert bool(shared) is not everything
         assert weights.size == sum(each.numel() for name, each in parameters.items() if name not in shared)
     assert all(torch.equal(before[name], each) for name, each in causal.network.state_dict().items())
-    with pytest.raises(ConfigError, match="does not fit the model"):
+    with pytest.raises(ConfigError, match="do not fit the model"):
         weights.joined({"other": np.zeros(3)})
 
 
@@ -186,7 +186,7 @@ TWINS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("rows", [2, 3, 4, 5])
 def test_gradients_that_rows_change_are_caught(llama: CausalModel, twin: str, rows: int) -> None:
     broken: Any = Twin(trainables(llama)["LoRA"], TWINS[twin])
-    with pytest.raises(PrivacyError, match="change with the texts beside it"):
+    with pytest.raises(PrivacyError, match="change with the other texts"):
         require_separate_gradients(broken, replace(SHAPES, rows=rows))
     require_separate_gradients(broken, replace(SHAPES, rows=1))  # alone there is nothing beside it
 
@@ -306,9 +306,9 @@ def test_an_adapters_matrices_have_names_and_survive(llama: CausalModel) -> None
     assert np.array_equal(lora.joined(named), weights)
     assert not lora.named(lora.start())[f"{stem}B.weight"].any()
     assert np.array_equal(lora.start(), lora.start())
-    with pytest.raises(ConfigError, match="does not fit the model"):
+    with pytest.raises(ConfigError, match="do not fit the model"):
         lora.joined({**named, "more": np.zeros((1, 1))})
-    with pytest.raises(ConfigError, match="does not fit the model"):
+    with pytest.raises(ConfigError, match="do not fit the model"):
         lora.joined({name: each.T for name, each in named.items()})
 
 

@@ -277,7 +277,7 @@ def test_the_probes_try_the_embedder_itself(tmp_path: Path) -> None:
     good, wrong = kept(Counting(), tmp_path), kept(ByPlace(), tmp_path)
     for _ in range(2):
         require_text_invariance(good)
-        with pytest.raises(ModelError, match="change with the texts beside them"):
+        with pytest.raises(ModelError, match="change with the other texts"):
             require_text_invariance(wrong)
     asked = Counting()
     wrapped = kept(asked, tmp_path)

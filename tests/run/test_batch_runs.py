@@ -77,7 +77,7 @@ def test_a_run_that_is_killed_while_it_waits_goes_on_with_the_same_batch(
     plan.held = False
     done = subprocess.run(command, capture_output=True, text=True, env=around, check=False)
     assert done.returncode == 0, done.stderr
-    assert "Going on to wait for 8 requests that were handed in before." in done.stderr
+    assert "Going on to wait for 8 requests that were submitted before." in done.stderr
     assert set(plan.asked.values()) == {1}
     assert len(plan.batches) == 1
 

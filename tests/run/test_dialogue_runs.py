@@ -136,7 +136,7 @@ BAD = [
     ({"text": "subject,message", "roles": "customer,agent"}, "roles"),
     ({"text": "subject,messages"}, "not of a string type"),
     ({"text": "subject,subject"}, "same name"),
-    ({"text": "subject,"}, "no name"),
+    ({"text": "subject,"}, "no printable name"),
     ({"text": "subject,nothing"}, "'nothing'"),
     ({"text": "subject,product"}, "the text itself"),
     ({**TALK, "record_columns": "subject,answer"}, "record columns"),

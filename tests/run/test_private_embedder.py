@@ -68,7 +68,7 @@ def test_an_embedder_that_is_not_fit_for_private_texts_is_refused_before_the_cha
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     use_embedder(monkeypatch, ByNeighbour())
-    with pytest.raises(ModelError, match="change with the texts beside them"):
+    with pytest.raises(ModelError, match="change with the other texts"):
         run(configured(method, tmp_path))
     use_embedder(monkeypatch, Silent())
     with pytest.raises(ModelError, match="does not say whether texts stay"):
@@ -157,7 +157,7 @@ def made(tmp_path: Path) -> Path:
 
 def test_charged_metrics_try_the_embedder_before_the_charge(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use_embedder(monkeypatch, ByNeighbour())
-    with pytest.raises(ModelError, match="change with the texts beside them"):
+    with pytest.raises(ModelError, match="change with the other texts"):
         evaluated(made, charge_metrics="0.5", charged_classifiers="embedding")
     assert runs_charged(made / "ledger.sqlite") == 1
     evaluated(made)  # what is private needs no more than an embedder that may read the texts

@@ -311,7 +311,7 @@ def column_names(types: pa.Schema) -> list[str]:
 
 _BY_VALUES = re.compile(r"u?int64|float64|bool|object|str|datetime64\[.*")
 """Dtypes that pandas chooses by the values: one missing value makes floats of integers and objects of booleans, one
-that is no date makes strings of dates, and one that is larger or finer than the others another width or unit."""
+that is not a date makes strings of dates, and one that is larger or finer than the others another width or unit."""
 
 
 def stated(dtypes: Mapping[str, str], types: pa.Schema, dates: Collection[str]) -> tuple[dict[str, str], pa.Schema]:

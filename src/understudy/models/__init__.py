@@ -1,4 +1,4 @@
-"""Language models and embedders behind two small protocols (:mod:`understudy.models.types`).
+"""Provide language models and embedders behind two small protocols (:mod:`understudy.models.types`).
 
-Nothing here loads a model until ``catalog.load_chat("builtin")`` or ``catalog.load_embedder("builtin")`` asks for one.
+No model is loaded before ``catalog.load_chat("builtin")`` or ``catalog.load_embedder("builtin")`` is called.
 """

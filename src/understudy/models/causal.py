@@ -1,4 +1,4 @@
-"""A causal language model on this machine that gives next-token logits for many contexts at once."""
+"""Run a causal language model on this machine, for the next-token logits of many contexts at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from understudy.models.weights import end_tokens, load_weights, model_window, re
 from understudy.models.writer import fingerprint_with, merge
 
 _REGISTER = 8
-_MEMORY_SHARE = 0.5  # of what is free, for the KV caches of all batches in flight
+_MEMORY_SHARE = 0.5  # of free memory, for the KV caches of all batches in flight
 _ROWS_AT_ONCE = {"cpu": 128, "cuda": 512}  # each block reads all weights once
 _GPU_BATCHES = 2  # one computes while the other's token is sampled on the host
 
@@ -29,23 +29,23 @@ _GPU_BATCHES = 2  # one computes while the other's token is sampled on the host
 class CausalModel:
     """A transformers causal model in a local folder that reads private text.
 
-    It runs in bfloat16 where the processor computes in it, else in float32. Several threads may use it at once,
-    each with contexts of its own.
+    It runs in bfloat16 if the processor supports it, else in float32. Several threads may use it at once,
+    each with separate contexts.
 
     Args:
         folder: configuration, tokenizer and weights in safetensors. Code in it is never run.
         name: the model's name in ``model_id``.
-        device: ``"cpu"`` or ``"cuda"``; default CUDA where there is one.
+        device: ``"cpu"`` or ``"cuda"``; default CUDA if available.
         dtype: ``"float32"`` or ``"bfloat16"``; default by processor.
 
     Attributes:
         network: the transformers model.
         vocabulary: V, the number of tokens that the tokenizer knows and the model can give.
-        head: from hidden states to logits; None where only the whole model can do that.
+        head: maps hidden states to logits; None if only the whole model can do that.
         window: most tokens of a prompt and its continuation together; no more than its narrowest layer sees.
 
-    Raises ModelError: the extra ``local`` is missing, or the folder holds no such model, or one that keeps more of its
-    past than keys and values and so cannot go back to its prompt.
+    Raises ModelError if the extra ``local`` is missing, the folder does not contain such a model, or the model keeps
+    more state than keys and values and so cannot go back to its prompt.
     """
 
     def __init__(self, folder: Path, *, name: str, device: str | None = None, dtype: str | None = None) -> None:
@@ -60,8 +60,8 @@ class CausalModel:
         self.model_id = f"{name}@{self.fingerprint[:12]}"
         if not can_go_back(self.network):
             raise ModelError(
-                f"{name} keeps a state of its past that cannot be wound back to the prompt.",
-                "Use a model with attention alone (Llama, Qwen, Gemma, Mistral and the like).",
+                f"{name} keeps a state that cannot be reset to the end of the prompt.",
+                "Use a model with only attention (Llama, Qwen, Gemma, Mistral and the like).",
             )
         require_separate_rows(self.network, name=name)
         words = self.network.get_output_embeddings().weight.shape[0]
@@ -79,18 +79,18 @@ class CausalModel:
 
     @property
     def is_writer(self) -> bool:
-        """Whether it is the built-in model with the writer's adapters added."""
+        """Return whether it is the built-in model with the writer's adapters added."""
         return "+writer@" in self.model_id
 
     def add_writer(self) -> None:
-        """Add the writer's adapters, once, if it is the built-in model: then it has another name and fingerprint."""
+        """Add the writer's adapters, once, if it is the built-in model, which changes its name and fingerprint."""
         if self._name == f"builtin:{CHAT.name}" and not self.is_writer:
             merge(self.network)
             self.fingerprint = fingerprint_with(self.fingerprint)
             self.model_id = f"{self._name}+writer@{self.fingerprint[:12]}"
 
     def becomes(self, fingerprint: str | None) -> bool:
-        """Whether it is the model of this fingerprint; the writer's adapters are added where it is that with them."""
+        """Return whether it is the model of this fingerprint; adds the writer's adapters if it needs them for that."""
         if fingerprint == fingerprint_with(self.fingerprint):
             self.add_writer()
         return fingerprint == self.fingerprint
@@ -101,28 +101,28 @@ class CausalModel:
 
     @property
     def begin(self) -> list[int]:
-        """What the tokenizer puts before a text: the beginning-of-sequence token, or nothing."""
+        """Return the tokens before every text: the beginning-of-sequence token, or nothing."""
         plain, whole = self.encode("a"), self._tokenizer("a")["input_ids"]
         return whole[: whole.index(plain[0])] if plain and plain[0] in whole else []
 
     def encode(self, text: str) -> list[int]:
-        """The text in tokens, without special ones around it."""
+        """Return the text in tokens, without special ones around it."""
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of the tokens, without special ones."""
+        """Return the text of the tokens, without special ones."""
         return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
 
     def render(self, messages: Sequence[Message]) -> str:
         return render(self._tokenizer, messages)
 
     def decoder(self, network: Any) -> Decoder:
-        """What samples texts from a ``network`` made of the model."""
+        """Return a decoder that samples texts from a ``network`` made from the model."""
         return Decoder(network, self._tokenizer)
 
     @property
     def end(self) -> int | None:
-        """The token that ends a text: the tokenizer's own, if it has one."""
+        """Return the token that ends a text, if the tokenizer has one."""
         own = self._tokenizer.eos_token_id
         return own if own is not None else min(self.ends, default=None)
 
@@ -140,26 +140,26 @@ class CausalModel:
     ) -> Contexts:
         """Prefill ``prefix + own tokens + suffix`` for every row, the prefix once for all.
 
-        The first contexts of a shape try that rows cannot change each other's logits on this device.
+        The first contexts of a shape check that rows cannot change each other's logits on this device.
 
         Args:
-            rows: each row's own tokens, row 0 the public one; at most ``width`` each, none empty where the suffix is.
-            width: tokens to which own tokens are padded; like all numbers here a function of public parameters.
+            rows: each row's own tokens, row 0 the public one; at most ``width`` each, not empty if the suffix is empty.
+            width: tokens to which own tokens are padded; like all these numbers a function of public parameters.
             tokens: most tokens that :meth:`Contexts.step` will append before it goes back.
             rows_at_once: R, the rows of a block.
-            candidates: about how many tokens' logits will be looked at; None for the whole vocabulary.
-            check: called before each block; it raises where the run is being stopped.
+            candidates: about how many tokens' logits will be used; None for the whole vocabulary.
+            check: called before each block; it raises if the run is being stopped.
 
         Raises:
-            ModelError: the whole does not fit the model's window.
-            PrivacyError: a row's logits change with the rows beside it.
+            ModelError: prompt and new tokens do not fit the model's window.
+            PrivacyError: a row's logits change with the other rows.
         """
         if not rows or width < 0 or rows_at_once < 1 or tokens < 0:
-            raise ValueError("contexts need a row, a width of 0 or more, room for 0 or more tokens and blocks of a row")
+            raise ValueError("contexts need rows, a width and room of 0 or more tokens, and blocks of 1 row or more")
         if max(map(len, rows)) > width:
-            raise ValueError("a row is longer than the width that all are padded to")
+            raise ValueError("a row is longer than the padded width")
         if not suffix and min(map(len, rows)) == 0:
-            raise ValueError("a row without tokens of its own needs a suffix")
+            raise ValueError("a row without own tokens needs a suffix")
         longest = len(prefix) + width + len(suffix) + tokens
         if longest > self.window:
             raise ModelError(
@@ -177,23 +177,23 @@ class CausalModel:
         )
 
     def rows_at_once(self, batch_size: int) -> int:
-        """R for batches of ``batch_size`` expected rows and the public one: equal blocks with room for one standard
-        deviation more. A function of public numbers alone."""
+        """Return R for batches of ``batch_size`` expected rows and the public one: equal blocks with room for one more
+        standard deviation. A function of public numbers only."""
         expected = batch_size + 1 + math.isqrt(batch_size)
         return whole_rows(math.ceil(expected / math.ceil(expected / _ROWS_AT_ONCE[self.device])))
 
     def batches_in_flight(self, rows: int, tokens: int) -> int:
-        """How many batches of ``rows`` rows of ``tokens`` tokens (prompt and answer) to decode at the same time.
+        """Return how many batches of ``rows`` rows of ``tokens`` tokens (prompt and answer) to decode at the same time.
 
-        As many as half of the free memory holds the KV caches of, at least one; on a CPU no more than worker threads,
-        on a GPU two (one computes while the other's token is sampled on the host).
+        As many as have KV caches that fit into half of the free memory, at least one; on a CPU at most the number of
+        worker threads, on a GPU two (one computes while the other's token is sampled on the host).
         """
         most = worker_count(self.device) if self.device == "cpu" else _GPU_BATCHES
         return max(1, min(most, int(_free_bytes(self.device) * _MEMORY_SHARE) // (rows * tokens * self.token_bytes)))
 
     @cached_property
     def token_bytes(self) -> int:
-        """Bytes that one token of one row takes in the KV cache, as measured."""
+        """Return the measured bytes of one token of one row in the KV cache."""
         from understudy.models.kv_cache import columns
 
         probe = Contexts(self, [[0]], prefix=(), width=1, suffix=(), tokens=0, rows_at_once=1)
@@ -202,22 +202,22 @@ class CausalModel:
 
 @lru_cache(maxsize=1)
 def _again(folder: Path, name: str, device: str, dtype: str, fingerprint: str) -> CausalModel:
-    """The model that another process has, from this machine's own cache where it is built in."""
+    """Load the model that another process has, from this machine's cache if it is built in."""
     require_device(device)
     found = CausalModel(builtin_path(CHAT) if is_builtin(name) else folder, name=name, device=device, dtype=dtype)
     if not found.becomes(fingerprint):
-        raise ModelError(f"{name} is another model on a worker's machine.", "Copy the same files to every machine.")
+        raise ModelError(f"{name} is a different model on a worker's machine.", "Copy the same files to every machine.")
     return found
 
 
 def whole_rows(rows: int) -> int:
-    """At least so many rows for a block, in whole registers: where a few are left over, processors compute the last
-    ones in another way, and a row's place would show in its last bits."""
+    """Round the rows of a block up to whole registers: processors compute left-over rows in a different way, and a
+    row's place would show in its last bits."""
     return -(-rows // _REGISTER) * _REGISTER
 
 
 def _free_bytes(device: str) -> int:
-    """Memory that is free now, where the cache lies."""
+    """Return the memory that is free now on the cache's device."""
     if device == "cpu":
         import psutil  # type: ignore[import-untyped]
 

@@ -1,4 +1,4 @@
-"""From asynchronous completions to a plain list, with or without a running event loop."""
+"""Collect asynchronous completions in a plain list, with or without a running event loop."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def collect(
 
 
 def run_to_end(run: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine function to its end, in another thread where an event loop is already running."""
+    """Run a coroutine function to its end, in another thread if an event loop is already running."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -109,16 +109,16 @@ _log = logging.getLogger(__name__)
 
 LOOK_UP = 1000  # keys in one query of the store
 BATCH_SECONDS = 0.05
-"""The longest that an answer waits for others to be stored with it. It waits as long as storing took the last time: a
-kill loses what waits, and a run should spend no more than half of its time on writing to the disk."""
+"""The longest that an answer waits for others to be stored with it. It waits as long as the last storing took: a
+kill loses waiting answers, but a run should not spend more than half of its time on writing to the disk."""
 
 
 class CachedChat:
-    """A chat model that asks ``model`` only for what ``answers`` does not hold.
+    """A chat model that asks ``model`` only for answers that are not in ``answers``.
 
     Stored answers are yielded first. A fresh one is stored before it is yielded, ``failed`` ones never;
-    identical requests of one call are sent once (``sample`` makes requests differ). Answers that came in
-    are stored also when the iterator is closed early or the model raises.
+    identical requests of one call are sent once (``sample`` makes requests differ). Received answers
+    are stored even if the iterator is closed early or the model raises.
 
     An answer without text (``empty``, ``filtered``) is not final: it is yielded with an ``error`` and counted, and
     another run asks again, until the store has counted enough of them.
@@ -166,7 +166,7 @@ class CachedChat:
                 self._answers.put_blank(blank)
 
     def _store(self, keys: Sequence[str], batch: Sequence[tuple[int, Completion]]) -> dict[str, str]:
-        """Store the answers with a text; return those without, but for failures."""
+        """Store the answers with a text; return those without, except failures."""
         items: dict[str, str] = {}
         blank: dict[str, str] = {}
         for position, completion in batch:
@@ -185,7 +185,7 @@ def _not_final(completion: Completion) -> Completion:
 
 
 class _Batches:
-    """The items of a stream in lists."""
+    """Group the items of a stream into lists."""
 
     def __init__(self, stream: AsyncIterator[tuple[int, Completion]]) -> None:
         self._stream = stream
@@ -203,7 +203,7 @@ class _Batches:
             self._arrived.set()
 
     async def take(self, wait: float) -> list[tuple[int, Completion]]:
-        """The next items, the first held back for ``wait`` seconds; none at the end of the stream, or its error."""
+        """Return the next items, delaying the first by ``wait`` seconds; empty at the stream's end, or its error."""
         await self._arrived.wait()
         await asyncio.wait([self._pump], timeout=wait)
         if not self._items:
@@ -213,7 +213,7 @@ class _Batches:
         return self._hand_over()
 
     async def rest(self) -> AsyncIterator[list[tuple[int, Completion]]]:
-        """End the stream; what it gave and nobody took, and what it still gives, soon after it comes."""
+        """End the stream; return the items that were not taken, and those that still arrive."""
         self._pump.cancel()
         while not self._pump.done():
             await asyncio.wait([self._pump], timeout=BATCH_SECONDS)

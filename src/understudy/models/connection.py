@@ -1,4 +1,4 @@
-"""The connection to an endpoint: which key goes to which address, what can come of one request, and how it is read."""
+"""Connect to an endpoint: choose the key for an address, send one request, and read its result."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _Reply = TypeVar("_Reply")
 CONNECT_SECONDS = 5.0
 
 _SENT_HEADERS = frozenset((b"host", b"accept", b"connection", b"content-type", b"content-length", b"user-agent"))
-"""Everything that leaves the process besides the key: the SDK adds the operating system and, from its own
-environment variables, an organisation, a project and custom headers, which are not for a foreign endpoint."""
+"""All headers that leave the process, except the key. The SDK would add the operating system and, from its
+environment variables, an organisation, a project and custom headers, which other endpoints must not see."""
 
 
 def clean_base_url(base_url: str | None, preset: Preset) -> str:
-    """The base URL without its last slash; the product's own for None. ConfigError if it is no http(s) address."""
+    """Return the base URL without its last slash; the product's for None. ConfigError if it is not http(s)."""
     if base_url is None and preset.base_url is None:
         raise ConfigError(
-            f"{preset.title} has an address for each customer, and no base URL is given.",
+            f"{preset.title} has a separate address for each customer, but no base URL is given.",
             f"Give yours: --base-url {preset.address}",
         )
     base_url = base_url or preset.address
@@ -46,13 +46,13 @@ def clean_base_url(base_url: str | None, preset: Preset) -> str:
     if "@" in parts.netloc:
         raise ConfigError(
             "The base URL carries a user name or password.",
-            "Leave it out and name an environment variable that holds the key with --api-key-env.",
+            "Leave it out and name an environment variable with the key with --api-key-env.",
         )
     return base_url.rstrip("/")
 
 
 def find_key(base_url: str, api_key_env: str | None, preset: Preset) -> str | None:
-    """The key for ``base_url``, or None to send none. A product's own variable is read for its own hosts only."""
+    """Return the key for ``base_url``, or None to send none. A product's variable is read only for its own hosts."""
     variable = api_key_env or (preset.key if preset.sends_key_to(base_url) else None)
     if variable is None:
         return None
@@ -66,7 +66,7 @@ def find_key(base_url: str, api_key_env: str | None, preset: Preset) -> str | No
         )
     if not (key.isascii() and key.isprintable()):
         raise ModelError(
-            f"The environment variable {variable} does not hold a key.",
+            f"The environment variable {variable} does not contain a key.",
             "A key has only letters, digits and punctuation.",
         )
     return key
@@ -77,10 +77,10 @@ class BodyTooLong(Exception):
 
 
 def open_client(base_url: str, key: str | None, *, most_bytes: int) -> AsyncOpenAI:
-    """A client that retries nothing, follows no redirect and sends only what :data:`_SENT_HEADERS` names.
+    """Make a client that does not retry or follow redirects and sends only the headers :data:`_SENT_HEADERS`.
 
     It reads responses as they were sent, uncompressed, up to ``most_bytes``. Certificates are checked against
-    SSL_CERT_FILE, REQUESTS_CA_BUNDLE or SSL_CERT_DIR, whichever is set first (ModelError where it cannot be read), and
+    SSL_CERT_FILE, REQUESTS_CA_BUNDLE or SSL_CERT_DIR, whichever is set first (ModelError if it cannot be read), and
     requests go through HTTP(S)_PROXY unless NO_PROXY names the host.
     """
     import openai
@@ -97,8 +97,8 @@ def open_client(base_url: str, key: str | None, *, most_bytes: int) -> AsyncOpen
 
     async def read_so_much(response: Any) -> None:
         if response.headers.get("content-encoding", "identity").lower() != "identity":
-            raise BodyTooLong("the endpoint compresses its answers, which was not asked for")
-        response.encoding = "utf-8"  # as JSON is: a stranger would name a codec that takes minutes, or is none of text
+            raise BodyTooLong("the endpoint compresses its answers, which was not requested")
+        response.encoding = "utf-8"  # as JSON is: an untrusted server could name a codec that is slow or not for text
         response.stream = _bounded(response, most_bytes)
 
     timeout = openai.Timeout(None, connect=CONNECT_SECONDS)
@@ -114,7 +114,7 @@ def open_client(base_url: str, key: str | None, *, most_bytes: int) -> AsyncOpen
 
 
 def _bounded(response: Any, most: int) -> Any:
-    """The response's stream, which breaks off beyond ``most`` bytes."""
+    """Return the response's stream, which ends beyond ``most`` bytes."""
     stream = response.stream
     library = import_module(type(response).__module__.partition(".")[0])  # the HTTP library that the SDK brought
 
@@ -154,7 +154,7 @@ _WORTH_A_RETRY = frozenset((408, 409, 425, 429))
 _CONGESTION = frozenset((429, 503, 529))
 _FATAL = {401: "key", 403: "key", 404: "address", 405: "address", 402: "credit"}
 _REFUSALS = {
-    "redirect": ("redirects to another address, where nothing was sent", "Give the final address as the base URL."),
+    "redirect": ("redirects to another address, to which nothing was sent", "Give the final address as the base URL."),
     "key": ("does not accept the key", "Name the environment variable that holds its key with --api-key-env."),
     "address": (
         "does not know this model or address",
@@ -162,7 +162,7 @@ _REFUSALS = {
     ),
     "dialect": (
         "does not answer with chat completions",
-        "Check the base URL, which often ends in /v1, and what stands between here and the server.",
+        "Check the base URL, which often ends in /v1, and any proxies on the way to the server.",
     ),
     "credit": (
         "says that the account has no credit left",
@@ -173,7 +173,7 @@ _REFUSALS = {
 
 @dataclass(frozen=True)
 class Failure:
-    """A try without an answer. ``reason`` quotes nothing of what was sent or came back."""
+    """A try without an answer. ``reason`` does not quote the request or the response."""
 
     reason: str
     retry: bool = True  # another try may do better
@@ -206,9 +206,9 @@ async def attempt(
 
 
 async def tried(reply: Awaitable[_Reply], unreadable: str, *, timeout: float) -> _Reply | Failure:
-    """The reply to one request, or why there is none within ``timeout`` seconds: ``unreadable`` if it makes no sense.
+    """Return the reply to one request, or why there is none within ``timeout`` seconds: ``unreadable`` if invalid.
 
-    Raises ModelError: nothing else that is sent there would work either.
+    Raises ModelError if no other request to this endpoint would work either.
     """
     import openai
 
@@ -283,25 +283,25 @@ _REJECTED = re.compile(
 
 @dataclass(frozen=True)
 class Answer:
-    """What an endpoint's document says. ``usage`` is None where it reports none."""
+    """The content of an endpoint's document. ``usage`` is None if it is not reported."""
 
     text: str
     finish_reason: FinishReason
     usage: Usage | None
     reasoned: bool
-    wrapped: bool  # thoughts, or words to whoever asked, came before the text
+    wrapped: bool  # thoughts, or words to the user, came before the text
     ended: bool  # by itself, or at a stop string that was sent
     ignored_stop: bool
 
     @property
     def ran_out(self) -> bool:
-        """Whether all tokens, or all up to a stop string, went into what comes before the text."""
+        """Return whether all tokens, or all up to a stop string, were used before the text."""
         return not self.text and self.finish_reason != "filtered" and (self.finish_reason == "length" or self.wrapped)
 
 
 @dataclass
 class Dialect:
-    """What a client has learnt about its endpoint; it adapts once and remembers."""
+    """What a client has learned about its endpoint, so that it adapts only once."""
 
     limit_name: str = "max_tokens"
     left_out: set[str] = field(default_factory=set)  # parameters that it refused, no longer sent
@@ -311,8 +311,8 @@ class Dialect:
     answered: bool = False
 
     def body(self, model: str, request: ChatRequest, *, max_tokens: int) -> dict[str, Any]:
-        """The JSON body of ``POST /chat/completions``. Answers are cut at stop strings here in any case: they are sent
-        once an answer has shown that they would not cut thoughts or a preamble instead of the text."""
+        """Return the JSON body of ``POST /chat/completions``. Answers are always cut at stop strings on receipt. These
+        are only sent once an answer has shown that they would not cut thoughts or a preamble instead of the text."""
         body: dict[str, Any] = {
             "model": model,
             "messages": [{"role": message.role, "content": message.content} for message in request.messages],
@@ -330,7 +330,7 @@ class Dialect:
         return body
 
     def adapt(self, body: Mapping[str, Any], problem: object) -> bool:
-        """Whether ``body``, refused with the error document ``problem``, is worth sending again, adapted."""
+        """Adapt to ``problem``, the error document for ``body``; return whether sending it again may work."""
         details = problem.get("error", problem) if isinstance(problem, Mapping) else problem
         if isinstance(details, Mapping):
             parameter, message = str(details.get("param")), f"{details.get('code')} {details.get('message')}"
@@ -386,7 +386,7 @@ def read_answer(document: object, request: ChatRequest = _NO_REQUEST, *, most: i
     if len(text) > most:
         text, finish = text[:most], "length"
     if choice.get("finish_reason") == "content_filter":
-        text, finish = "", "filtered"  # what is left of a withheld text breaks off anywhere
+        text, finish = "", "filtered"  # the rest of a withheld text may end anywhere
     return Answer(
         text=text if text.strip() else "",
         finish_reason=finish,
@@ -399,7 +399,7 @@ def read_answer(document: object, request: ChatRequest = _NO_REQUEST, *, most: i
 
 
 def _cut(text: str, stop: Sequence[str]) -> tuple[str, list[str]]:
-    """``text`` up to the first stop string, and the stop strings in it."""
+    """Return ``text`` up to the first stop string, and the stop strings in it."""
     found = [string for string in stop if string and string in text]
     end = min((text.index(string) for string in found), default=len(text))
     return text[:end], found
@@ -413,7 +413,7 @@ def _usage(usage: object) -> Usage | None:
 
 
 def _is_count(value: object) -> TypeGuard[int]:
-    """Tokens that an answer may have used: a negative number would lift the caps of the whole run."""
+    """Return whether it is a valid number of tokens: a negative one would raise the caps of the whole run."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53
 
 

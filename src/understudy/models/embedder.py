@@ -1,4 +1,4 @@
-"""Sentence embeddings from local weights, each text's independent of the texts beside it."""
+"""Embed sentences with local weights, each text independently of the other texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DEFINING = (
     *("*.safetensors", "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json"),
     *("config.json", "sentence_bert_config.json", "modules.json", "*/config.json", "*/*.safetensors"),
 )
-"""The files that decide what vectors come out: weights, tokenizer, configuration."""
+"""The files that determine the vectors: weights, tokenizer, configuration."""
 _TEXTS_AT_ONCE = 8192  # tokenised together, so that memory does not grow with the number of texts
 
 
@@ -42,21 +42,21 @@ class SentenceEmbedder:
 
     **Batch invariance.** A text's vector must not depend on its neighbours, or a bound on one record's influence fails.
     So the model only ever sees a few fixed shapes: a text is padded to the next of the lengths 4, 6, 8, 12, 16, 24, ...
-    that is longer than it, since kernels are others where nothing is padded; and a batch is filled up with copies to
-    the number of rows that belongs to that length. On one machine and device, alone or among others, in any order, a
-    text's vector is the same bit for bit, which :mod:`understudy.models.embedder_checks` tries; across machines,
+    that is longer than it, since kernels differ if nothing is padded; and a batch is filled up with copies to
+    the number of rows for that length. On one machine and device, alone or among others, in any order, a
+    text's vector is the same bit for bit, which :mod:`understudy.models.embedder_checks` tests; across machines,
     and against ``SentenceTransformer.encode``, expect differences up to 1e-6. Models that mix the rows of a batch by
     design are refused.
 
-    Texts beyond the model's ``max_seq_length`` tokens are cut there; or earlier, where its positions end, one of which
-    is for padding, or hang on the longest text of a batch. No prompt is put before a text.
+    Texts beyond the model's ``max_seq_length`` tokens are cut there; or earlier, if its positions end (one of which is
+    for padding) or depend on the longest text of a batch. No prompt is put before a text.
 
     Args:
-        folder: holds ``modules.json`` and what it names; weights in safetensors.
+        folder: contains ``modules.json`` and the files that it names; weights in safetensors.
         name: the model's name in ``model_id``.
-        device: ``"cpu"`` or ``"cuda"``; default CUDA where there is one.
+        device: ``"cpu"`` or ``"cuda"``; default CUDA if available.
 
-    Raises ModelError if the extra ``local`` is missing, or the folder holds no such model, or one that mixes texts.
+    Raises ModelError if the extra ``local`` is missing, or the folder has no such model, or one that mixes texts.
     """
 
     def __init__(self, folder: Path, *, name: str, device: str | None = None) -> None:
@@ -68,7 +68,7 @@ class SentenceEmbedder:
         self.longest = min(self._model.max_seq_length or 512, columns - 1)
         """Tokens to which a text is cut."""
         self.batch_tokens = _BATCH_TOKENS[self.device]
-        """About how many tokens per batch."""
+        """Approximate number of tokens per batch."""
         self.local = True
         self._columns = _columns(self.longest, most=columns)
         self._dimension = self._forward(next(self._batches(["a"]))).shape[1]
@@ -88,7 +88,7 @@ class SentenceEmbedder:
         return vectors
 
     def _batches(self, texts: Sequence[str]) -> Iterator[_Batch]:
-        """The texts in batches of fixed shapes, shortest first."""
+        """Yield the texts in batches of fixed shapes, shortest first."""
         lower = getattr(self._model[0], "do_lower_case", False)
         cleaned = [text.strip().lower() if lower else text.strip() for text in texts]
         encoded = self._model.tokenizer(cleaned, truncation=True, max_length=self.longest)
@@ -105,7 +105,7 @@ class SentenceEmbedder:
             narrower = width
 
     def _forward(self, batch: _Batch) -> NDArray[np.float32]:
-        """The unit vectors of the batch's rows."""
+        """Return the unit vectors of the batch's rows."""
         tokenizer = self._model.tokenizer
         padded = tokenizer.pad(batch.tokens, padding="max_length", max_length=batch.width, return_tensors="pt")
         features = {key: value.to(self.device) for key, value in padded.items()}
@@ -118,16 +118,16 @@ class SentenceEmbedder:
 
 @lru_cache(maxsize=1)
 def _again(folder: Path, name: str, device: str, fingerprint: str) -> SentenceEmbedder:
-    """The embedder that another process has, from this machine's own cache where it is built in."""
+    """Load the embedder that another process has, from this machine's cache if it is built in."""
     require_device(device)
     found = SentenceEmbedder(builtin_path(EMBEDDER) if is_builtin(name) else folder, name=name, device=device)
     if found.fingerprint != fingerprint:
-        raise ModelError(f"{name} is another model on a worker's machine.", "Copy the same files to every machine.")
+        raise ModelError(f"{name} is a different model on a worker's machine.", "Copy the same files to every machine.")
     return found
 
 
 def load_transformer(folder: Path, *, name: str, device: str) -> tuple[Any, str]:
-    """The ``SentenceTransformer`` in ``folder``, ready to infer, and the SHA-256 of what defines its vectors."""
+    """Return the ``SentenceTransformer`` in ``folder``, ready to infer, and the SHA-256 of the files that define it."""
     require_local()
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedTokenizerBase
@@ -141,7 +141,7 @@ def load_transformer(folder: Path, *, name: str, device: str) -> tuple[Any, str]
             package, _, kind = str(entry["type"]).rpartition(".")
             if package.partition(".")[0] != "sentence_transformers" or kind not in _MODULES:
                 raise ModelError(
-                    f"{name} has a module {kind!r}, which is code of its own or may mix the texts of a batch.",
+                    f"{name} has a module {kind!r}, which is custom code or may mix the texts of a batch.",
                     f"Use a model that is made of {', '.join(_MODULES)} alone, as nearly all are.",
                 )
         model: Any = SentenceTransformer(
@@ -151,7 +151,7 @@ def load_transformer(folder: Path, *, name: str, device: str) -> tuple[Any, str]
         raise
     except Exception as error:  # the libraries raise whatever they like on a foreign folder
         raise ModelError(
-            f"The folder of {name} holds no sentence embedder that can be loaded ({type(error).__name__}).",
+            f"The folder of {name} contains no sentence embedder that can be loaded ({type(error).__name__}).",
             "Give a sentence-transformers model with weights in safetensors, or use the embedder 'builtin'.",
         ) from error
     if not isinstance(model.tokenizer, PreTrainedTokenizerBase):
@@ -160,7 +160,7 @@ def load_transformer(folder: Path, *, name: str, device: str) -> tuple[Any, str]
 
 
 def _columns(longest: int, *, most: int) -> list[int]:
-    """4, 6, 8, 12, 16, 24, ... and last what holds the model's own longest text and a column of padding."""
+    """Return 4, 6, 8, 12, 16, 24, ... up to the model's longest text and a column of padding."""
     last = min(most, -(-(longest + 1) // _REGISTER) * _REGISTER)
     steps = (width for power in range(2, last.bit_length()) for width in (2**power, 3 * 2 ** (power - 1)))
     return [*(width for width in steps if width < last), last]

@@ -1,8 +1,8 @@
-"""Whether an embedder may read private texts, tried on public ones before anything is charged.
+"""Check with public texts whether an embedder may read private ones, before anything is charged.
 
 One record's vote or cluster has a bound only if it cannot change another record's vector; a model that fails on an odd
-text would fail a run that is paid for. Every embedder is tried through ``embed``, by which private texts go in, on the
-machine at hand.
+text would fail a run that is paid for. Every embedder is tested through ``embed``, which also gets the private texts,
+on this machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from understudy.models.vectors import conditions, uncached
 T = TypeVar("T")
 ODD_TEXTS = ("", " ", "\n", "\x00", "\u0301", "\U0010ffff", "\U0001f642", "a" * 50_000, "a text " * 10_000, "[{<|")
 _PLAIN = "a public text"
-_CURE = "Use another model: of a private text like that it would fail after the charge."
+_CURE = "Use another model: this one would fail on such a private text after the charge."
 _LONGEST = 512  # words, where an embedder does not say at how many tokens it cuts
 _BATCH_TOKENS = 2048  # likewise
 _WORDS = ("the", "of", "and", "to", "in", "a", "is", "that", "for", "it", "as", "was", "with", "be", "by", "on", "not")
@@ -47,7 +47,7 @@ _ODD = (
 
 
 def require_trusted(embedder: Embedder, *, trust_endpoint: bool) -> None:
-    """See that an embedder may read private texts: it is local, or ``trust_endpoint`` is set; else a ModelError."""
+    """Check that an embedder may read private texts: it is local, or ``trust_endpoint`` is set; else a ModelError."""
     local = getattr(embedder, "local", None)
     if not isinstance(local, bool):
         raise ModelError(
@@ -57,25 +57,25 @@ def require_trusted(embedder: Embedder, *, trust_endpoint: bool) -> None:
     if not local and not trust_endpoint:
         raise ModelError(
             f"The embedder {embedder.model_id!r} sends texts away from this machine, and would read private ones.",
-            "Use a local embedder; or, if whoever runs its endpoint may read them, say so with --trust-endpoint.",
+            "Use a local embedder; or, if the operator of its endpoint may read them, allow it with --trust-endpoint.",
         )
 
 
 def trusted_with_texts(embedder: Embedder | None) -> tuple[str, ...]:
-    """What the statement says about whom the user trusts with private texts: one sentence, or none."""
+    """Return the statement's sentences about whom the user trusts with private texts: one, or none."""
     if embedder is None or embedder.local:
         return ()
     return (
-        f"The endpoint of the embedder {embedder.model_id} read the private texts (--trust-endpoint): nothing is "
-        "promised against whoever runs it or listens there.",
+        f"The endpoint of the embedder {embedder.model_id} read the private texts (--trust-endpoint): its "
+        "operator, and anyone who listens there, is not covered by any guarantee.",
     )
 
 
 def require_embeds_all(embedder: Embedder) -> int:
-    """The dimension of an embedder that answers whatever it is given.
+    """Return the dimension of an embedder that embeds any text.
 
-    Raises ModelError: it fails on an odd text or on none, or does not give one vector per text, all of one dimension,
-    that of a plain text of length 1.
+    Raises ModelError if it fails on an odd text or on an empty list, or does not give one vector per text, all of one
+    dimension, that of a plain text with length 1.
     """
     embedder, texts = uncached(embedder), [_PLAIN, *ODD_TEXTS]
     vectors, none = _tried(lambda: (np.asarray(embedder.embed(texts)), np.asarray(embedder.embed([]))), embedder)
@@ -93,7 +93,7 @@ def require_embeds_all(embedder: Embedder) -> int:
 
 
 def require_encodes_all(model: CausalModel) -> None:
-    """See that a model's tokenizer takes whatever it is given; else a ModelError."""
+    """Check that a model's tokenizer accepts any text; else a ModelError."""
     _tried(lambda: [model.encode(text) for text in ODD_TEXTS], model)
 
 
@@ -107,12 +107,12 @@ def _tried(use: Callable[[], T], model: Embedder | CausalModel) -> T:
 
 
 def require_text_invariance(embedder: Embedder) -> None:
-    """Try with random public texts of all lengths that none changes another's vector by a bit; else a ModelError.
+    """Test with random public texts of all lengths that none changes another's vector by a bit; else a ModelError.
 
-    Some texts alone, short ones first, so that a state which long ones leave behind is seen; then all together, as
-    many of each length as about fill a batch; then twice in another order with half of them exchanged for others,
-    once in another thread; then those alone again. About 60 batches: 23 seconds of processor time for the built-in
-    embedder without AVX-512, 5 % of what ten thousand notes take.
+    It embeds some texts alone, short ones first, to detect a state that long ones leave behind; then all together,
+    about a batch of each length; then twice in a different order with half of them replaced, once in another
+    thread; then the first ones alone again. About 60 batches: 23 seconds of processor time for the built-in
+    embedder without AVX-512, 5 % of the time for ten thousand notes.
     """
     embedder, rng = uncached(embedder), np.random.default_rng(0)
     longest, batch = getattr(embedder, "longest", _LONGEST), getattr(embedder, "batch_tokens", _BATCH_TOKENS)
@@ -146,10 +146,10 @@ def require_text_invariance(embedder: Embedder) -> None:
 
 
 def require_text_invariance_here(embedder: Embedder, *, say: Callable[[str], object]) -> None:
-    """:func:`require_text_invariance`, once for a local embedder of our own on this machine's processor: that it passed
-    is kept in the user's cache folder, under all that decides a vector's bits
-    (:func:`understudy.models.vectors.conditions`), how many threads embed, and what steers the libraries. That it
-    failed is not kept; another embedder, and another device, is tried each time.
+    """Do :func:`require_text_invariance` once for a local embedder of understudy on this machine's processor. A pass is
+    stored in the user's cache folder, under everything that determines a vector's bits
+    (:func:`understudy.models.vectors.conditions`), the number of threads, and the libraries' variables. A
+    failure is not stored; other embedders and devices are tested each time.
     """
     path = _passed(embedder)
     told = json.dumps({"model": embedder.model_id, "text invariance": "passed", "under": path.name if path else ""})
@@ -165,13 +165,13 @@ def require_text_invariance_here(embedder: Embedder, *, say: Callable[[str], obj
 
 
 _STEERING = ("ATEN_", "CUBLAS_", "DNNL_", "KMP_", "MKL_", "NVIDIA_", "OMP_", "ONEDNN_", "OPENBLAS_", "TORCH")
-"""Beginnings of the names of variables that libraries read."""
+"""Prefixes of the environment variables that libraries read."""
 _CODE = ("embedder.py", "machine.py", Path(__file__).name)
-"""What embeds and what tries it."""
+"""The modules that embed and that test embedders."""
 
 
 def _passed(embedder: Embedder) -> Path | None:
-    """The file that says that an embedder passed under just these conditions; None for one that is tried each time."""
+    """Return the file that records a pass under these conditions; None for embedders that are always tested."""
     own = uncached(embedder)
     if type(own) is not SentenceEmbedder or own.device != "cpu" or (found := conditions(own)) is None:
         return None
@@ -182,7 +182,7 @@ def _passed(embedder: Embedder) -> Path | None:
 
 
 def _lengths(longest: int) -> list[int]:
-    """In words: 1, 2, 3, 4, 6, 8, 12, ..., and beyond where texts are cut."""
+    """Return lengths in words: 1, 2, 3, 4, 6, 8, 12, ..., to beyond the length at which texts are cut."""
     steps = {2**power * part // 2 for power in range(longest.bit_length()) for part in (2, 3)}
     return sorted({length for length in steps if length <= longest} | {longest + longest // 2})
 
@@ -197,10 +197,10 @@ def _vectors(embedder: Embedder, texts: Sequence[str]) -> NDArray[np.float32]:
 
 
 def _require_same(embedder: Embedder, first: NDArray[np.float32], second: NDArray[np.float32]) -> None:
-    """See that the bits are the same, those of what is no number too."""
+    """Check that the bits are the same, also those of values that are not numbers."""
     if first.shape != second.shape or first.tobytes() != second.tobytes():
         raise ModelError(
-            f"The vectors of the embedder {embedder.model_id!r} change with the texts beside them, so the influence of "
+            f"The vectors of the embedder {embedder.model_id!r} change with the other texts, so the influence of "
             "one record would have no bound.",
             "Use another embedder, such as 'builtin', or another machine.",
         )

@@ -1,8 +1,8 @@
-"""Chat models behind an OpenAI-compatible endpoint: vLLM, Ollama, llama.cpp, hosted ones.
+"""Ask chat models behind an OpenAI-compatible endpoint: vLLM, Ollama, llama.cpp, hosted ones.
 
-The ``openai`` SDK carries single requests. Everything that a run of many thousand requests needs is ours: workers and
-retries here, adaptive concurrency, the circuit breaker and the caps in :mod:`understudy.models.limits`, what may be
-sent where and how this endpoint speaks in :mod:`understudy.models.connection`.
+The ``openai`` SDK sends single requests. A run of many thousand requests needs more: workers and retries (this module),
+adaptive concurrency, a circuit breaker and caps (:mod:`understudy.models.limits`), and rules for keys, addresses and
+the endpoint's dialect (:mod:`understudy.models.connection`).
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ _log = logging.getLogger(__name__)
 class EndpointChat:
     """A :class:`~understudy.models.types.ChatModel` over an OpenAI-compatible endpoint.
 
-    A request that fails after all its tries becomes a ``failed`` completion; what would fail every request (no such
-    model, a refused key, nobody there, a cap) ends the run with a :class:`ModelError`, after every answer that came in
+    A request that fails after all its tries becomes a ``failed`` completion. A problem of every request (no such
+    model, a refused key, no server, a cap) ends the run with a :class:`ModelError`, after every received answer
     was yielded. A reasoning model that used all its tokens without an answer is asked once more with four times the
     tokens, then its completion is ``empty``; the tokens of both count. An answer longer than its tokens allow is cut
     (``length``), and one whose HTTP body is far too long fails unread (numbers: :mod:`understudy.models.limits`).
 
     Args:
-        name: the model, as the endpoint calls it.
+        name: the endpoint's name of the model.
         provider: the product, a prefix of :data:`understudy.models.presets.PRESETS`.
         base_url: None for the product's own.
-        api_key_env: the environment variable with the key; None: the product's own for the product's own hosts, else
+        api_key_env: the environment variable with the key; None: the product's variable for the product's hosts, else
             no key.
         extra_body: further fields of every request, as the product documents them.
         spending_cap: most money over the life of this object, in the unit of the two prices, which it needs. A try
-            whose use is unknown (no usage reported, timed out, broken off) counts as the worst it could be.
+            of unknown use (no usage reported, timed out, interrupted) counts as the most it could be.
         backoff_seconds: the first wait between two tries; it doubles from try to try.
-        say: takes a line for the user.
+        say: receives lines for the user.
 
     Raises ConfigError if a parameter is out of its range, ModelError if the environment variable with the key is not
     set.
@@ -97,7 +97,7 @@ class EndpointChat:
         self.model_id = f"{self.provider}:{self.name}@{self._base_url}"
         self.host = urlsplit(self._base_url).netloc
         self.dialect = Dialect(limit_name=preset.limit_name)
-        """What has been learnt about the endpoint so far."""
+        """The facts learned about the endpoint so far."""
         self.budget = Budget(
             spending_cap=self.spending_cap,
             price_per_million_input=self.price_per_million_input,
@@ -107,8 +107,8 @@ class EndpointChat:
     async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
         """Yield ``(index into requests, Completion)`` in the order of completion, each index once.
 
-        Raises ModelError: nothing else would work either; what was in flight was waited for, and what was answered has
-        been yielded. A cancelled task waits likewise, until it is cancelled again.
+        Raises ModelError if no other request would work either, after waiting for all requests in flight and yielding
+        all answers. A cancelled task waits likewise, until it is cancelled again.
         """
         if not requests:
             return
@@ -125,15 +125,15 @@ class EndpointChat:
                 await asyncio.gather(task, return_exceptions=True)
 
     def connect(self, *, most_bytes: int) -> AsyncOpenAI:
-        """A client of this endpoint, which reads responses up to ``most_bytes``."""
+        """Return a client of this endpoint, which reads responses up to ``most_bytes``."""
         return open_client(self._base_url, self._key, most_bytes=most_bytes)
 
     def body(self, request: ChatRequest, *, max_tokens: int) -> dict[str, Any]:
-        """The JSON body that asks for ``request``, as far as the endpoint's dialect is known."""
+        """Return the JSON body of ``request``, in the endpoint's dialect as far as it is known."""
         return {**self.extra_body, **self.dialect.body(self.name, request, max_tokens=max_tokens)}
 
     async def list_models(self) -> list[str] | None:
-        """The names that the endpoint lists at ``/models``; None where it offers no list."""
+        """Return the names that the endpoint lists at ``/models``; None if it offers no list."""
         async with self.connect(most_bytes=LIST_BYTES) as client:
             try:
                 async with asyncio.timeout(self.timeout):
@@ -147,7 +147,7 @@ STRETCH = 4
 """An answer that ran out of tokens while reasoning gets this many times the tokens, once."""
 
 PLAIN = ChatRequest((Message("user", "Say ok."),), max_tokens=4, temperature=0.0)
-"""A question that no content filter minds: an endpoint that refuses it refuses everything."""
+"""A question that no content filter refuses: an endpoint that refuses it refuses everything."""
 
 WORTH_ADAPTING = frozenset((400, 422))
 _NOT_READY = frozenset((503, 529))
@@ -170,7 +170,7 @@ class PendingRequest:
         return sum(len(message.content.encode("utf-8", "replace")) for message in self.request.messages)
 
     def completion(self, answer: Answer, endpoint: EndpointChat, *, stretch: bool) -> Completion | None:
-        """What ``answer`` is to the caller; None where it ran out of tokens and, with ``stretch``, is to get more."""
+        """Return the completion for ``answer``; None if it ran out of tokens and, with ``stretch``, gets more."""
         endpoint.dialect.learn(answer, self.request)
         if answer.usage is not None:
             endpoint.budget.learn(self.prompt_bytes, answer.usage.prompt_tokens)
@@ -183,7 +183,7 @@ class PendingRequest:
 
 
 class _Session:
-    """One pass over ``requests``: :meth:`result` gives what comes while :meth:`run` runs, and None at its end."""
+    """One pass over ``requests``: :meth:`result` returns results while :meth:`run` runs, and None at its end."""
 
     def __init__(self, endpoint: EndpointChat, client: AsyncOpenAI, requests: Sequence[ChatRequest]) -> None:
         self._results: asyncio.Queue[tuple[int, Completion] | None] = asyncio.Queue()
@@ -206,7 +206,7 @@ class _Session:
         self._error: BaseException | None = None
 
     async def run(self) -> None:
-        """Answer all requests; where nothing else would work either, the error waits for what is in flight."""
+        """Answer all requests; if no other would work either, the error waits for the requests in flight."""
         watch = asyncio.create_task(self._watch())
         _log.debug("Asking %s at most %d requests at once.", self._endpoint.host, self._workers)
         try:
@@ -223,7 +223,7 @@ class _Session:
             raise self._error
 
     async def result(self) -> tuple[int, Completion] | None:
-        """The next one. Cancelled for the first time, it goes on until all that is in flight has come."""
+        """Return the next result. Cancelled for the first time, it continues until all answers in flight have come."""
         try:
             return await self._results.get()
         except asyncio.CancelledError as interrupt:
@@ -235,7 +235,7 @@ class _Session:
             return await self._results.get()
 
     def _end(self, error: BaseException) -> None:
-        """Send nothing more; the first ``error``, or an interrupt, is raised once all that is in flight has come."""
+        """Send nothing more; the first ``error``, or an interrupt, is raised once all answers in flight have come."""
         if self._error is None or isinstance(error, asyncio.CancelledError):
             self._error = error
         for task in self._tasks:
@@ -243,7 +243,7 @@ class _Session:
                 task.cancel()
 
     async def _watch(self) -> None:
-        """Say that nothing comes, each time that the silence has doubled."""
+        """Report that no answers come, each time that the silence has doubled."""
         patience = SILENT_SECONDS
         while True:
             silence = time.monotonic() - self._last_answer
@@ -272,7 +272,7 @@ class _Session:
             self._results.put_nowait((index, completion))
 
     async def _answer(self, request: ChatRequest) -> Completion | None:
-        """The completion of one request; None where the run ends before there is one."""
+        """Return the completion of one request; None if the run ends before it is complete."""
         endpoint, asked, failures = self._endpoint, PendingRequest(request), 0
         while self._error is None:
             outcome, adapted, sent_at = await self._send(asked)
@@ -319,7 +319,7 @@ class _Session:
                 )
 
     async def _send(self, asked: PendingRequest) -> tuple[Answer | Failure, bool, float]:
-        """What came of one try, whether the endpoint's dialect was learnt from its refusal, and when it was sent."""
+        """Return the result of one try, whether its refusal changed the endpoint's dialect, and when it was sent."""
         endpoint, budget, request = self._endpoint, self._endpoint.budget, asked.request
         worst = used = budget.worst(asked.prompt_bytes, asked.max_tokens)
         sent_at = await self._pace.enter(budget, worst)
@@ -346,7 +346,7 @@ _CURE = "Check the model's name and the server's log."
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """What was found, in the order of the questions; None where that is unknown.
+    """The findings of :func:`probe`, in the order of the questions; None if unknown.
 
     ``problem`` says why it does not answer, ``cure`` what to do about it, ``seconds`` how long its first answer took,
     ``listed`` whether the endpoint lists the model, ``honours_stop`` whether it ends at a stop string (not tried on a

@@ -1,9 +1,9 @@
-"""A KV cache with room for tokens to come: a step writes into it and copies nothing.
+"""Keep a KV cache with room for future tokens: a step writes into it without copying.
 
-transformers' dynamic cache copies all keys and values at every token. Views of a larger tensor are no way out: the
-CPU's matrix products copy what is not contiguous. So keys and values are given with their free columns, whole and
-contiguous; the mask leaves those out, and they are zeros, so that a weight of 0 makes them 0. Imported only where
-torch is there.
+transformers' dynamic cache copies all keys and values at every token. Views of a larger tensor do not help: the
+CPU's matrix products copy tensors that are not contiguous. So keys and values include their free columns, contiguous;
+the mask excludes those, and they are zeros, so that a weight of 0 makes them 0. Imported only if torch is
+installed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _STRIDE = 32  # columns; fewer copy more often, more multiply more zeros
 
 
 def columns(length: int) -> int:
-    """The columns of a cache that holds ``length`` tokens per row."""
+    """Return the columns of a cache with ``length`` tokens per row."""
     return -(-length // _STRIDE) * _STRIDE
 
 
@@ -31,7 +31,7 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]  # transformers is untyped
         self._length = 0
 
     def update(self, key_states: Any, value_states: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
-        """Append new tokens; all columns so far."""
+        """Append new tokens; return all columns so far."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
             self.keys, self.values = key_states[:, :, :0], value_states[:, :, :0]
@@ -42,7 +42,7 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]  # transformers is untyped
         return self.keys, self.values
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Forget the last ``-tokens_to_remove`` tokens, and what room they needed."""
+        """Forget the last ``-tokens_to_remove`` tokens, and free their room."""
         end, self._length = self._length, self._length + tokens_to_remove
         for states in (self.keys, self.values):
             states[:, :, self._length : end] = 0
@@ -52,12 +52,12 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]  # transformers is untyped
         return self._length
 
     def get_mask_sizes(self, query_length: Any) -> tuple[int, int]:
-        """Columns that a mask for ``query_length`` tokens more has, and the first one's number."""
+        """Return the columns of a mask for ``query_length`` more tokens, and the first one's number."""
         added = query_length if isinstance(query_length, int) else query_length.shape[0]  # positions before 5.0
         return columns(self._length + added), 0
 
     def _fit(self) -> None:
-        """Give keys and values as many columns as the length asks for."""
+        """Resize keys and values to the columns that the length needs."""
         have, need = self.keys.shape[2], columns(self._length)
         if have != need:
             self.keys, self.values = _resized(self.keys, need), _resized(self.values, need)
@@ -71,18 +71,18 @@ def _resized(states: Any, need: int) -> Any:
 
 
 def roomy_cache(model: Any) -> Any:
-    """An empty cache for the model."""
+    """Return an empty cache for the model."""
     layers = len(DynamicCache(config=model.config).layers) or model.config.get_text_config().num_hidden_layers
     return Cache(layers=[RoomyLayer() for _ in range(layers)])
 
 
 def can_go_back(model: Any) -> bool:
-    """Whether all that the model keeps of past tokens is keys and values, which can be cut off again."""
+    """Return whether the model keeps only keys and values of past tokens, which can be removed again."""
     layers = DynamicCache(config=model.config).layers
     return all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
 
 
 def sliding_window(model: Any) -> int:
-    """Most columns of which every layer sees all; beyond, a layer with a sliding window would count padding too."""
+    """Return the most columns that every layer sees; beyond, a layer with a sliding window would count padding too."""
     layers = DynamicCache(config=model.config).layers
     return min((layer.sliding_window for layer in layers if type(layer) is DynamicSlidingWindowLayer), default=2**31)

@@ -1,6 +1,6 @@
-"""How fast and how far a client may go: adaptive concurrency, backoff, circuit breaker and caps.
+"""Limit the speed and the spending of a client: adaptive concurrency, backoff, circuit breaker and caps.
 
-Nothing here knows HTTP bodies; :mod:`understudy.models.endpoint` reports what happened and asks before
+This module is independent of HTTP bodies; :mod:`understudy.models.endpoint` reports events and asks before
 it sends.
 """
 
@@ -30,17 +30,17 @@ class Unreachable(ModelError):
 
 
 def most_characters(max_tokens: int) -> int:
-    """Characters of an answer that are kept."""
+    """Return how many characters of an answer are kept."""
     return max(LEAST_CHARACTERS, CHARACTERS_PER_TOKEN * max_tokens)
 
 
 def backoff(tries: int, base: float) -> float:
-    """Seconds to wait after ``tries`` failed tries: exponential in ``base`` seconds, with jitter."""
+    """Return the seconds to wait after ``tries`` failed tries: exponential in ``base`` seconds, with jitter."""
     return min(LONGEST_WAIT, base * 2.0 ** (tries - 1)) * random.uniform(0.5, 1.0)
 
 
 def retry_after(header: str | None) -> float:
-    """Seconds that a ``Retry-After`` header (seconds or an HTTP date) asks for, in [0, LONGEST_WAIT]."""
+    """Return the seconds of a ``Retry-After`` header (seconds or an HTTP date), in [0, LONGEST_WAIT]."""
     if not header:
         return 0.0
     try:
@@ -73,7 +73,7 @@ class Usage:
 
 @dataclass(kw_only=True)
 class Budget:
-    """What has been used, what is in flight at its worst, and whether one more request fits. None is no cap."""
+    """Tracks used tokens and the most that requests in flight can use, to decide if one more fits. None: no cap."""
 
     spending_cap: float | None
     price_per_million_input: float | None
@@ -95,11 +95,11 @@ class Budget:
         return (prompts + usage.completion_tokens * (self.price_per_million_output or 0.0)) / 1e6
 
     def worst(self, prompt_bytes: int, max_tokens: int) -> Usage:
-        """The most that a request can use; its prompt's tokens are estimated from its length."""
+        """Return the most that a request can use; its prompt's tokens are estimated from its length."""
         return Usage(int(prompt_bytes * (self._tokens_per_byte or TOKENS_PER_BYTE)) + 16, max_tokens)
 
     def cap_reached(self, worst: Usage) -> ModelError | None:
-        """The error to raise if ``worst`` on top of everything used and in flight breaks the cap."""
+        """Return the error to raise if ``worst``, added to everything used and in flight, exceeds the cap."""
         then = self.used + self._in_flight + worst
         if self.spending_cap is not None and self.cost(then) > self.spending_cap:
             return ModelError(
@@ -112,12 +112,12 @@ class Budget:
         self._in_flight += worst
 
     def settle(self, worst: Usage, used: Usage) -> None:
-        """Replace a reservation with what was used."""
+        """Replace a reservation with the actual use."""
         self._in_flight -= worst
         self.used += used
 
     def learn(self, prompt_bytes: int, prompt_tokens: int) -> None:
-        """Take the largest tokens per byte seen as the estimate for prompts to come."""
+        """Use the largest tokens per byte seen as the estimate for later prompts."""
         self._tokens_per_byte = max(self._tokens_per_byte or 0.0, prompt_tokens / max(prompt_bytes, 1))
 
 
@@ -142,7 +142,7 @@ class Pace:
     async def enter(self, budget: Budget, worst: Usage) -> float:
         """Wait for a place and for room in the budget; return the moment of sending.
 
-        Raises a ModelError where a cap is reached with nothing in flight that could turn out smaller.
+        Raises a ModelError if a cap is reached and no request in flight could turn out smaller.
         """
         while True:
             pause = self._resume_at - time.monotonic()
@@ -168,7 +168,7 @@ class Pace:
         self._limit = min(self._most, self._limit + 1.0 / self._limit)
 
     def slow_down(self, sent_at: float, pause: float = 0.0) -> None:
-        """Halve, unless already halved since ``sent_at``; let nobody send for ``pause`` seconds."""
+        """Halve the concurrency, unless already halved since ``sent_at``; send nothing for ``pause`` seconds."""
         now = time.monotonic()
         self._resume_at = max(self._resume_at, now + pause)
         if sent_at >= self._cut_at:
@@ -179,9 +179,9 @@ class Pace:
 class Breaker:
     """Stops a run against an endpoint that is gone, instead of failing every request of it.
 
-    Before the first answer it is impatient: there is most likely nobody. After it a run waits out what passes.
+    Before the first answer it gives up soon: there is most likely no server. After it a run waits out temporary faults.
 
-    ``if_unreachable`` says what to do where no connection can be made.
+    ``if_unreachable`` says what to do if no connection can be made.
     """
 
     def __init__(self, *, requests_at_once: int, tries: int, answered: bool = False, if_unreachable: str = "") -> None:
@@ -202,15 +202,15 @@ class Breaker:
         self._patience = SEVERAL
 
     def unreachable(self) -> None:
-        """A try found nobody; before the first answer a few of these raise Unreachable."""
+        """Record a try without a connection; before the first answer a few of these raise Unreachable."""
         self._unreached += 1
         if not self._answered and self._unreached >= self._most_unreached:
             raise Unreachable("The endpoint does not answer: no connection could be made.", self._if_unreachable)
 
     def broken(self, reason: str, *, starting: bool) -> None:
-        """A try reached something that gave no answer, for this ``reason``.
+        """Record a try that reached a server but got no answer, for this ``reason``.
 
-        Before the first answer, three tries of each request raise a ModelError, or time where it is ``starting``.
+        Before the first answer, three tries of each request raise a ModelError, or a timeout while it is ``starting``.
         """
         self._broken += not starting
         waited = starting and time.monotonic() - self._started >= STARTING_SECONDS
@@ -222,7 +222,7 @@ class Breaker:
             )
 
     def failed(self, reason: str) -> None:
-        """A request failed for good; a ModelError where it is the last of too many in a row."""
+        """Record a request that failed finally; a ModelError if it is the last of too many in a row."""
         self._failed += 1
         if self._failed >= BREAKER:
             raise ModelError(
@@ -232,10 +232,10 @@ class Breaker:
             )
 
     def suspects(self, fewest: int) -> bool:
-        """Whether so many texts, ``fewest`` or more, were refused that a plain question should show if all are."""
+        """Return whether enough texts, at least ``fewest``, were refused to test the endpoint with a plain question."""
         return self.refused >= max(fewest, self._patience)
 
     def cleared(self) -> None:
-        """A plain question was answered: twice as many texts may be refused before the next one."""
+        """Record that a plain question was answered: twice as many texts may be refused before the next one."""
         self._answered = True
         self._patience = 2 * self.refused

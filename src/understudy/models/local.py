@@ -1,8 +1,8 @@
 """Chat with a causal language model whose weights are on this machine.
 
-Rows are padded on the left; masks and positions leave the padding out, so a row's answer does not depend on its
-neighbours beyond the float noise of another batch shape. What all prompts begin with is computed once. Rows that
-have finished leave the batch.
+Rows are padded on the left; masks and positions exclude the padding, so a row's answer does not depend on its
+neighbours beyond the float noise of a different batch shape. The common beginning of all prompts is computed once.
+Rows that have finished leave the batch.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _MARKS = (".", "!", "?", ":")
 
 
 class Steering:
-    """One answer's.
+    """The steering of one answer by phrases and length.
 
     Args:
         ends: the tokens that end an answer.
         most: its longest length in tokens; in the last sixth the text may end as it is.
-        longer: the tokens that lengthen a word, as of :func:`lengthening`; None: none is known.
+        longer: the tokens that lengthen a word, from :func:`lengthening`; None if unknown.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Steering:
 
 
 def lengthening(tokenizer: Any) -> Any:
-    """``Int64[n]``: the tokens that go on with a word, of a tokenizer by bytes: letters and digits without a blank."""
+    """Return ``Int64[n]``: tokens of a byte-level tokenizer that continue a word (letters and digits, no blank)."""
     names = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     return torch.tensor(
         [number for number, name in enumerate(names) if name[:1].isalnum() and not name.startswith("Ġ")]
@@ -90,19 +90,19 @@ def lengthening(tokenizer: Any) -> Any:
 
 
 def _there(phrase: str) -> re.Pattern[str]:
-    """Finds the phrase's words in a row, in either case."""
+    """Return a pattern for the phrase's words in a row, in either case."""
     words = r"\W+".join(re.escape(word) for word in re.findall(r"\w+", phrase))
     return re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
 
 
 def _forms(tokenizer: Any, phrase: str) -> list[list[int]]:
-    """The phrase in tokens, as it occurs inside a text: with a capital, and as it is where that differs."""
+    """Return the phrase in tokens, as it occurs inside a text: with a capital, and as it is if that differs."""
     written = dict.fromkeys((f" {phrase[:1].upper()}{phrase[1:]}", f" {phrase}"))
     return [list(tokenizer(each, add_special_tokens=False)["input_ids"]) for each in written]
 
 
 def _begun(form: list[int], answer: list[int]) -> int:
-    """How many of the form's first tokens, and not all, the answer ends with."""
+    """Return how many of the form's first tokens, and not all, the answer ends with."""
     for count in range(min(len(form) - 1, len(answer)), 0, -1):
         if answer[-count:] == form[:count]:
             return count
@@ -110,7 +110,7 @@ def _begun(form: list[int], answer: list[int]) -> int:
 
 
 def _repeating(answer: list[int]) -> list[int]:
-    """The tokens with which the answer would end in a run that it already holds."""
+    """Return the tokens with which the answer would end in a run that it already contains."""
     before = answer[1 - _REPEAT :]
     return [
         answer[start + _REPEAT - 1]
@@ -128,15 +128,15 @@ class LocalChat:
     """A transformers causal model in a local folder, as a ``ChatModel``.
 
     Requests are sorted by length and answered in batches, several at once on a CPU with several cores, outside the
-    event loop. Sampling is steered by ``seed`` and the request alone, so a resumed run or another order samples the
-    same tokens, as far as the float noise of another batch shape allows. It runs in bfloat16 where the processor
-    computes in it, else in float32. A base model (no chat template) sees lines ``role: content`` and completes the
+    event loop. Sampling depends only on ``seed`` and the request, so a resumed run or a different order samples the
+    same tokens, as far as the float noise of a different batch shape allows. It runs in bfloat16 if the processor
+    supports it, else in float32. A base model (no chat template) sees lines ``role: content`` and completes the
     assistant's.
 
-    Arguments are as of :class:`understudy.models.causal.CausalModel`; ``seed`` steers sampling, and ``writer`` adds the
+    Arguments as for :class:`understudy.models.causal.CausalModel`; ``seed`` is for sampling, and ``writer`` adds the
     shipped adapters, which write around the ``phrases`` of a request (:mod:`understudy.models.writer`).
 
-    Raises ModelError if the extra ``local`` is missing, or the folder holds no such model.
+    Raises ModelError if the extra ``local`` is missing, or the folder does not contain such a model.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class LocalChat:
             self.model_id = f"{name}+writer@{weights[:6]}{fingerprint()[:6]}"
 
     async def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
-        """Yield ``(index into requests, Completion)`` as batches end; ``failed`` where a prompt fills the window."""
+        """Yield ``(index into requests, Completion)`` as batches end; ``failed`` if a prompt fills the window."""
         loop = asyncio.get_running_loop()
         prompts = await asyncio.to_thread(lambda: [self._prompt(request) for request in requests])
         for index, prompt in enumerate(prompts):
@@ -188,7 +188,7 @@ class LocalChat:
         return [(index, completion) for (index, _), completion in zip(batch, completions, strict=False)]
 
     def room(self, messages: Sequence[Message]) -> int:
-        """Tokens that a prompt leaves in the window for its answer; none where it is below 1."""
+        """Return the tokens that a prompt leaves in the window for its answer; below 1 there is no room."""
         return self._window - len(self._tokens(messages))
 
     def _tokens(self, messages: Sequence[Message]) -> list[int]:
@@ -196,7 +196,7 @@ class LocalChat:
         return list(self._tokenizer(render(self._tokenizer, messages), add_special_tokens=base)["input_ids"])
 
     def _prompt(self, request: ChatRequest) -> Prompt | None:
-        """The request in tokens, or None where it leaves no room for an answer."""
+        """Return the request in tokens, or None if it leaves no room for an answer."""
         tokens = self._tokens(request.messages)
         room = min(request.max_tokens, self._window - len(tokens))
         if room < 1:
@@ -214,17 +214,17 @@ class LocalChat:
 
 
 def give_back_memory() -> None:
-    """Return to the system what glibc's allocator keeps of freed tensors; with another C library nothing is done.
+    """Return the memory of freed tensors, which glibc's allocator keeps, to the system; no effect without glibc.
 
-    Every batch has another shape. Its freed tensors leave holes in the worker's heap that the next batch's do not fit,
-    and a process that keeps all holes grows with the number of prompts to several times what it needs.
+    Batches have different shapes. Freed tensors leave holes in the worker's heap that the next batch's do not fit,
+    and a process that keeps all holes grows with the number of prompts to several times its need.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
         trim(0)
 
 
-_SHARED_AT_LEAST = 16  # tokens in common below which computing them once is not worth a pass of its own
+_SHARED_AT_LEAST = 16  # fewer common tokens are not worth a separate pass
 
 
 @dataclass(frozen=True)
@@ -237,12 +237,12 @@ class Prompt:
     stop: tuple[str, ...]
     uniforms: NDArray[np.float64]
     phrases: tuple[str, ...] = ()  # which the answer is steered to
-    chats: bool = False  # the model may think, or speak to whoever asked
+    chats: bool = False  # the model may think, or speak to the user
 
 
 def batches(prompts: Sequence[Prompt | None], device: str) -> Iterator[list[tuple[int, Prompt]]]:
-    """The prompts that there are, each with its number: those of like lengths together, longest first, with work for
-    every worker."""
+    """Group the prompts, each with its number: similar lengths together, longest first, with work for every
+    worker."""
     waiting = [(index, prompt) for index, prompt in enumerate(prompts) if prompt is not None]
     waiting.sort(key=lambda item: len(item[1].tokens), reverse=True)
     most_rows = max(1, math.ceil(len(waiting) / worker_count(device)))
@@ -265,7 +265,7 @@ class _Row:
     reason: FinishReason | None = None
 
     def take(self, token: int, tokenizer: Any, ends: frozenset[int]) -> None:
-        """Note the token sampled and whether the answer ends with it."""
+        """Record the sampled token and whether the answer ends with it."""
         if token in ends:
             self.reason = "stop"
             return
@@ -279,7 +279,7 @@ class _Row:
             self.reason = "length"
 
     def _text(self, tokenizer: Any) -> str:
-        """The answer so far; of a chat without what is not its text, so that it is empty while the model thinks."""
+        """Return the answer so far; for a chat only its text, so that it is empty while the model thinks."""
         text: str = tokenizer.decode(self.answer, skip_special_tokens=True)
         return without_wrapping(without_thoughts(text)[0])[0] if self.prompt.chats else text
 
@@ -305,7 +305,7 @@ class Decoder:
         self._ends = end_tokens(model, tokenizer)
 
     def answer(self, prompts: Sequence[Prompt], *, cancelled: threading.Event) -> list[Completion]:
-        """One completion per prompt, in order; none at all once ``cancelled`` is set."""
+        """Return one completion per prompt, in order; empty once ``cancelled`` is set."""
         rows = [_Row(prompt, self._steering(prompt)) for prompt in prompts]
         with torch.inference_mode():
             self._decode(rows, cancelled)
@@ -353,7 +353,7 @@ class Decoder:
             block.append(tokens[:, None])
 
     def _prefill(self, prompts: list[list[int]], *, room: int) -> Block:
-        """The prompts, what all begin with computed once, and ``room`` for tokens to come."""
+        """Prefill the prompts, their common beginning once, with ``room`` for later tokens."""
         shared, longest = _shared_prefix(prompts), max(map(len, prompts))
         cache = prefilled(self._model, prompts[0][:shared])
         if shared:
@@ -364,7 +364,7 @@ class Decoder:
 
 
 def _shared_prefix(prompts: list[list[int]]) -> int:
-    """How many tokens all prompts begin with, leaving at least one to each; 0 where it saves nothing."""
+    """Return how many first tokens all prompts share, leaving at least one to each; 0 if sharing saves nothing."""
     if len(prompts) == 1:
         return 0
     most = min(map(len, prompts)) - 1
@@ -377,16 +377,16 @@ _NUCLEI = (256, 4096)  # how many tokens are sorted at first; a flatter distribu
 
 
 def request_uniforms(seed: int, key: str, *, count: int) -> NDArray[np.float64]:
-    """``Float64[count]`` in [0, 1): one request's uniforms, whatever batch it lands in, from ``seed`` and its ``key``.
+    """Return ``Float64[count]`` in [0, 1): one request's uniforms from ``seed`` and its ``key``, in any batch.
 
-    They steer public sampling only: no privacy noise ever comes from here.
+    They are for public sampling only: no privacy noise comes from this function.
     """
     digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
     return np.random.default_rng(int.from_bytes(digest, "big")).random(count)
 
 
 def choose_tokens(logits: Any, *, temperature: Any, top_p: Any, uniform: Any) -> Any:
-    """The next token ``Int64[B]`` of each row, by inverting the cumulative distribution at ``uniform``.
+    """Return the next token ``Int64[B]`` of each row, by inverting the cumulative distribution at ``uniform``.
 
     Args:
         logits: ``Float[B, V]``.
@@ -413,7 +413,7 @@ def _masses(logits: Any, temperature: Any) -> Any:
 
 
 def _from_nucleus(masses: Any, top_p: Any, uniform: Any) -> Any:
-    """A token of each row's nucleus. Most nuclei are small, so few rows need many tokens sorted."""
+    """Return a token of each row's nucleus. Most nuclei are small, so few rows need many tokens sorted."""
     chosen = torch.empty(len(masses), dtype=torch.long, device=masses.device)
     rows = torch.arange(len(masses), device=masses.device)
     for width in (*_NUCLEI, masses.shape[-1]):
@@ -428,9 +428,9 @@ def _from_nucleus(masses: Any, top_p: Any, uniform: Any) -> Any:
 
 
 def _invert(masses: Any, uniform: Any) -> Any:
-    """Where each row's cumulative mass first passes ``uniform`` of the whole; never a place without mass."""
+    """Return where each row's cumulative mass first passes ``uniform`` of the whole; never a place without mass."""
     cumulated = masses.cumsum(-1)
     total = cumulated[:, -1]
     target = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))
     found = torch.searchsorted(cumulated, target[:, None], right=True)[:, 0]
-    return found.clamp(max=masses.shape[-1] - 1)  # of masses that are no numbers
+    return found.clamp(max=masses.shape[-1] - 1)  # for masses that are not numbers

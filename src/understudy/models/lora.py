@@ -1,9 +1,9 @@
-"""Low-rank adapters (LoRA, Hu et al. 2022) on a frozen model: y = W x + scale B A x, with an adapter per row at will.
+"""Apply low-rank adapters (LoRA, Hu et al. 2022) to a frozen model: y = W x + scale B A x, optionally one per row.
 
-A row of a batch may have an adapter of its own. That is how per-example gradients come about: every row gets the one
-adapter as its own leaf of the graph, and one backward pass leaves each row its gradient; and how several adapters on
-one base go through one pass. PEFT has no such thing; its names are kept, so that its users can load what is trained
-here (``docs/decisions/037``).
+Each row of a batch may have a separate adapter. This gives per-example gradients: every row gets the same adapter as a
+separate leaf of the graph, and one backward pass leaves each row its gradient. It also lets several adapters on one
+base share one pass. PEFT cannot do this; its names are kept, so that its users can load adapters from understudy
+(``docs/decisions/037``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _QUERIES_AND_VALUES = {
     *("q_proj", "v_proj", "query", "value", "q_lin", "v_lin", "q", "v"),
     *("c_attn", "query_key_value", "qkv_proj", "qkv", "Wqkv"),
 }
-"""Names of the layers that make queries and values, in the models of transformers."""
+"""Names of the layers for queries and values, in the models of transformers."""
 DOWN, UP = ".lora_A.weight", ".lora_B.weight"
 """Ends of the names of A and B."""
 SCALE = 2.0
@@ -48,7 +48,7 @@ class Site:
 
 
 def transformer_blocks(network: Any) -> tuple[str, Any]:
-    """The blocks that a transformer stacks, with their name: the longest list of modules that it has."""
+    """Return the blocks that a transformer stacks, with their name: its longest list of modules."""
     lists = [(name, each) for name, each in network.named_modules() if isinstance(each, torch.nn.ModuleList)]
     if not lists:
         raise ConfigError("The model stacks no blocks that could be adapted.", "Name a transformer.")
@@ -56,11 +56,11 @@ def transformer_blocks(network: Any) -> tuple[str, Any]:
 
 
 def find_sites(network: Any, *, targets: Sequence[str], layers: int | None) -> list[Site]:
-    """The linear layers of a network's last blocks that ``targets`` name.
+    """Return the linear layers of a network's last blocks that ``targets`` name.
 
     Args:
-        targets: the last parts of their names (``q_proj``); ``attention`` for those that make queries and values, as
-            Hu et al. recommend (all where none is known by name); or ``all``.
+        targets: the last parts of their names (``q_proj``); ``attention`` for those of queries and values, as
+            Hu et al. recommend (all if none is known by name); or ``all``.
         layers: how many of the last blocks; None for all.
 
     Raises ConfigError if a target is in none of these blocks.
@@ -91,7 +91,7 @@ def find_sites(network: Any, *, targets: Sequence[str], layers: int | None) -> l
 
 
 def _sizes(module: Any) -> tuple[int, int] | None:
-    """The sizes of a linear layer; None for any other module."""
+    """Return the sizes of a linear layer; None for any other module."""
     from transformers.pytorch_utils import Conv1D
 
     if isinstance(module, torch.nn.Linear):
@@ -102,13 +102,13 @@ def _sizes(module: Any) -> tuple[int, int] | None:
 class Adapters:
     """The adapters of a frozen network's sites, applied within :meth:`active` and in that thread only.
 
-    Several objects may adapt a network, of which one is active at a time.
+    Several objects may adapt a network, but only one is active at a time.
     """
 
     def __init__(self, network: Any, sites: Sequence[Site], *, rank: int) -> None:
         self.sites = list(sites)
         self.shapes: dict[str, tuple[int, int]] = {}
-        """The shape of every matrix, under the name that PEFT gives it, in order."""
+        """The shape of every matrix, under its name in PEFT, in order."""
         for site in self.sites:
             self.shapes[f"base_model.model.{site.name}{DOWN}"] = (rank, site.reads)
             self.shapes[f"base_model.model.{site.name}{UP}"] = (site.gives, rank)
@@ -120,7 +120,7 @@ class Adapters:
             site.module.register_forward_hook(self._hook(number))
 
     def start(self, *, seed: int) -> dict[str, NDArray[np.float32]]:
-        """The matrices to begin with: A uniform as PEFT's, B zero, so that the network is as it was."""
+        """Return the initial matrices: A uniform as in PEFT, B zero, so that the network is unchanged."""
         generator = np.random.default_rng(seed)
         return {
             name: np.zeros(shape, dtype=np.float32)
@@ -130,13 +130,13 @@ class Adapters:
         }
 
     def tensors(self, matrices: Mapping[str, NDArray[np.float32]]) -> list[Any]:
-        """The matrices on the device in the network's own precision, in order."""
+        """Return the matrices on the device in the network's precision, in order."""
         return [torch.tensor(matrices[name]).to(self._device, self._dtype) for name in self.shapes]
 
     @contextmanager
     def active(self, tensors: Sequence[Any]) -> Iterator[None]:
-        """Within it the network computes with ``tensors``: matrices, or for a batch of R rows stacks ``[G, ...]``, each
-        matrix for R / G rows, one behind the other."""
+        """Make the network compute with ``tensors`` within the block: matrices, or for a batch of R rows stacks
+        ``[G, ...]``, each matrix for R / G consecutive rows."""
         before = getattr(self._now, "tensors", None)
         self._now.tensors = tensors
         try:
@@ -156,7 +156,7 @@ class Adapters:
 
 
 def _times(rows: Any, matrix: Any) -> Any:
-    """``rows``, ``[R, L, in]``, by the transpose of one matrix for all, or of G: the first for the first R / G rows."""
+    """Multiply ``rows``, ``[R, L, in]``, by the transpose of one matrix, or of G: each for R / G consecutive rows."""
     if matrix.ndim == 2 or len(matrix) == len(rows):
         return rows @ matrix.transpose(-1, -2)
     groups = rows.unflatten(0, (len(matrix), -1))
@@ -169,7 +169,7 @@ class Trunk:
     Both share their weights, and forward hooks on their layers, with the network. Several threads may compute. Without
     ``layers`` all blocks are above the cut.
 
-    Raises ConfigError: the network has no head of its own or gives other states when it is cut.
+    Raises ConfigError if the network has no separate head or gives different states when it is cut.
     """
 
     def __init__(self, causal: CausalModel, *, layers: int | None) -> None:
@@ -203,14 +203,14 @@ class Trunk:
         return partial(Trunk, layers=self.layers), (self._causal,)
 
     def below(self, tokens: Any) -> Any:
-        """What the trunk gives for ``Int64[R, L]``: the states ``Float[R, L, H]`` that the last blocks read."""
+        """Return the trunk's output for ``Int64[R, L]``: the states ``Float[R, L, H]`` that the last blocks read."""
         self._now.kept = None
         hidden_states(self._below, input_ids=tokens, use_cache=False)
         kept, self._now.kept = self._now.kept, None
         return kept
 
     def above(self, tokens: Any, states: Any) -> Any:
-        """The states that the head reads, ``Float[R, L, H]``, from those of :meth:`below`."""
+        """Return the states that the head reads, ``Float[R, L, H]``, from those of :meth:`below`."""
         self._now.states = states
         try:
             return hidden_states(self._above, input_ids=tokens, use_cache=False)
@@ -231,7 +231,7 @@ class Trunk:
 
 
 def _gives_tuple(network: Any, block: Any) -> bool:
-    """Whether a block's output is a tuple whose first part are the states."""
+    """Return whether a block's output is a tuple whose first part is the states."""
     found: list[Any] = []
     hook = block.register_forward_hook(lambda _module, _given, output: found.append(output))
     try:
@@ -243,7 +243,7 @@ def _gives_tuple(network: Any, block: Any) -> bool:
 
 
 def _with_blocks(network: Any, name: str, blocks: list[Any]) -> Any:
-    """A network of the same modules, but for the blocks."""
+    """Return a network of the same modules, except the blocks."""
     made = copy.copy(network)
     parent = made
     *path, last = name.split(".")

@@ -1,7 +1,7 @@
-"""What this machine has for local models: the extra ``local``, a device, threads and memory.
+"""Check the resources of this machine for local models: the extra ``local``, a device, threads and memory.
 
 Inference runs in several single-threaded workers instead of one model on all cores. The operations of small models are
-too short to share out: on two busy cores, two workers of one thread each were measured many times faster than one
+too short to divide: on two busy cores, two workers of one thread each were measured many times faster than one
 worker with two threads that wait for each other at every step. It also makes results independent of the core count.
 """
 
@@ -26,7 +26,7 @@ _PACKAGES = ("torch", "transformers", "sentence_transformers", "gguf", "accelera
 
 
 def missing_packages() -> list[str]:
-    """What local models need and is not installed."""
+    """Return the packages that local models need and that are not installed."""
     return [name for name in _PACKAGES if find_spec(name) is None]
 
 
@@ -47,7 +47,7 @@ def require_local() -> None:
 
 
 def best_device() -> str:
-    """``"cuda"`` where torch sees one, else ``"cpu"``; or what ``UNDERSTUDY_DEVICE`` says."""
+    """Return ``"cuda"`` if torch sees a device, else ``"cpu"``; or the value of ``UNDERSTUDY_DEVICE``."""
     require_local()
     there = torch.cuda.is_available()
     said = named_in_environment("UNDERSTUDY_DEVICE", ("cpu", "cuda"))
@@ -57,7 +57,7 @@ def best_device() -> str:
 
 
 def named_in_environment(variable: str, choices: tuple[str, ...]) -> str | None:
-    """Which of the choices the environment variable names; None where it names none. ConfigError for anything else."""
+    """Return the choice that the environment variable names; None if it is not set. ConfigError for anything else."""
     said = os.environ.get(variable) or None
     if said is not None and said not in choices:
         raise ConfigError(f"Unknown value {said!r} of {variable}.", f"Set it to {' or '.join(choices)}, or unset it.")
@@ -65,17 +65,17 @@ def named_in_environment(variable: str, choices: tuple[str, ...]) -> str | None:
 
 
 def require_device(device: str | None) -> None:
-    """See that the machine has the device and the extra; else a ModelError."""
+    """Check that the machine has the device and the extra; else a ModelError."""
     require_local()
     if device == "cuda" and not torch.cuda.is_available():
         raise ModelError(_NO_CUDA, "Leave the device out, or name cpu.")
 
 
-_MOST = 8  # beyond this the interpreter lock is what they wait for
+_MOST = 8  # beyond this they wait for the interpreter lock
 
 
 def worker_count(device: str) -> int:
-    """One worker per core, at most eight, or as many as ``UNDERSTUDY_THREADS`` says; a GPU has one."""
+    """Return the number of workers: one per core, at most eight, or ``UNDERSTUDY_THREADS``; a GPU has one."""
     if device != "cpu":
         return 1
     if (threads := os.environ.get("UNDERSTUDY_THREADS", "")).isdigit():
@@ -85,7 +85,7 @@ def worker_count(device: str) -> int:
 
 
 def worker_pool(device: str, *, most: int | None = None) -> ThreadPoolExecutor:
-    """A pool of :func:`worker_count` threads, or ``most`` of them, in each of which torch uses one core."""
+    """Make a pool of :func:`worker_count` threads, or ``most`` of them, in each of which torch uses one core."""
     return ThreadPoolExecutor(
         worker_count(device) if most is None else most,
         thread_name_prefix="understudy-model",
@@ -96,7 +96,7 @@ def worker_pool(device: str, *, most: int | None = None) -> ThreadPoolExecutor:
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """Within it torch computes with one core in this thread."""
+    """Let torch compute with one core in this thread within the block."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -108,7 +108,7 @@ def one_core() -> Iterator[None]:
 
 @contextmanager
 def single_threaded_inference() -> Iterator[None]:
-    """Within it torch infers, with one core in this thread."""
+    """Let torch infer with one core in this thread within the block."""
     with one_core(), torch.inference_mode():
         yield
 
@@ -117,13 +117,13 @@ _CONTAINER = Path("/sys/fs/cgroup/memory.max")
 
 
 def fits_memory(needed: int) -> bool:
-    """Whether the machine, or this process's container, could ever hold so many bytes."""
+    """Return whether this many bytes could ever fit into the memory of the machine or this process's container."""
     available = _memory()
     return available is None or needed <= available
 
 
 def require_memory(needed: int, *, what: str, cure: str) -> None:
-    """See that the machine, or this process's container, could ever hold ``needed`` bytes, before anything is charged.
+    """Check that ``needed`` bytes fit into the memory of the machine or container, before anything is charged.
 
     ConfigError if not, which names ``what`` needs them.
     """
@@ -135,7 +135,7 @@ def require_memory(needed: int, *, what: str, cure: str) -> None:
 
 
 def halved_to_fit(count: int, work: Callable[[int], T], *, problem: str, cure: str) -> T:
-    """What ``work(count)`` returns, or of half as many, and so on, where it runs out of memory: ConfigError if of 1."""
+    """Return ``work(count)``, halving the count while it runs out of memory: ConfigError if it does with 1."""
     while True:
         try:
             return work(count)
@@ -148,7 +148,7 @@ def halved_to_fit(count: int, work: Callable[[int], T], *, problem: str, cure: s
 
 
 def _memory() -> int | None:
-    """Bytes in all; None where the system does not say."""
+    """Return the total bytes of memory; None if the system does not say."""
     try:
         found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # Windows has none of these
@@ -160,7 +160,7 @@ def _memory() -> int | None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether ``error`` says that the device or the machine had no memory left. torch has no one type for that."""
+    """Return whether ``error`` says that the device or the machine ran out of memory. torch uses several types."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)

@@ -1,7 +1,7 @@
-"""What products that speak OpenAI's chat completions differ in, as data.
+"""Describe as data how products with OpenAI's chat completions differ.
 
-Each entry follows the product's own documentation or source, as docs/endpoints.md cites them; none was tried against
-the real service here. What a server refuses besides is learnt from its refusals (:mod:`understudy.models.connection`).
+Each entry follows the product's documentation or source, as docs/endpoints.md cites them; none was tested against
+the real service. Other differences are learned from a server's refusals (:mod:`understudy.models.connection`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from understudy.base.errors import ConfigError
 
 LimitName = Literal["max_tokens", "max_completion_tokens"]
 
-BATCH_DISCOUNT = 0.5  # what a batch costs, as a share of the ordinary price
+BATCH_DISCOUNT = 0.5  # the price of a batch, as a share of the ordinary price
 BATCH_HOURS = 24  # within which a batch is answered, or expires
 _THIS_MACHINE = r"localhost|127\.0\.0\.1|\[?::1\]?"
 
@@ -26,11 +26,11 @@ class Preset:
     """One product.
 
     Attributes:
-        address: of its chat completions; where that differs by customer, its form, with the parts to fill in in
+        address: of its chat completions; if that differs by customer, its form, with the parts to fill in in
             CAPITALS.
-        key: the environment variable that holds its key by its own documentation.
-        key_hosts: a regular expression of the hosts to which that key goes without being named. To any other it goes
-            by ``api_key_env`` alone.
+        key: the environment variable for its key in its documentation.
+        key_hosts: a regular expression of the hosts to which that key is sent by default. It is only sent to others
+            if ``api_key_env`` names it.
     """
 
     title: str
@@ -45,24 +45,24 @@ class Preset:
 
     @property
     def base_url(self) -> str | None:
-        """Its address, where all its users have the same one."""
+        """Return its address, if all its users have the same one."""
         return None if re.search(r"[A-Z]", self.address) else self.address
 
     def unreachable_at(self, base_url: str) -> str:
-        """What to do where no connection to ``base_url`` can be made."""
+        """Return what to do if no connection to ``base_url`` can be made."""
         if self.start is not None and _is_near(base_url):
             return f"Start {self.title} (`{self.start}`), or check the base URL if it runs elsewhere."
         return "Check the base URL, that the server is running, and the proxy settings of the environment."
 
     def sends_key_to(self, base_url: str) -> bool:
-        """Whether :attr:`key` goes to ``base_url`` unnamed: only to the product's own hosts, and there by https."""
+        """Return whether :attr:`key` is sent to ``base_url`` by default: only to the product's hosts, by https."""
         parts = urlsplit(base_url)
         ours = re.fullmatch(self.key_hosts, parts.hostname or "") is not None
         return self.key is not None and ours and (_is_near(base_url) or parts.scheme == "https")
 
 
 def _is_near(base_url: str) -> bool:
-    """Whether an address is one of this machine."""
+    """Return whether an address is one of this machine."""
     return re.fullmatch(_THIS_MACHINE, urlsplit(base_url).hostname or "") is not None
 
 
@@ -124,7 +124,7 @@ PRESETS: Mapping[str, Preset] = {
 
 
 def preset_of(spec: str) -> Preset | None:
-    """The preset of a model's name such as ``ollama:NAME``; None for other models."""
+    """Return the preset of a model's name such as ``ollama:NAME``; None for other models."""
     prefix, _, name = spec.partition(":")
     return PRESETS.get(prefix) if name else None
 
@@ -140,11 +140,11 @@ OWN_PARAMETERS = {
     "n": "--samples",
     "stream": None,
 }
-"""Fields of a request that are ours, and the option that sets each."""
+"""Fields of a request that understudy sets, and the option for each."""
 
 
 def require_extra_body(fields: Mapping[str, object], preset: Preset | None = None) -> None:
-    """See that extra fields of a request set nothing that is ours, or that the product would silently drop."""
+    """Check that extra fields of a request are not set by understudy, and not silently dropped by the product."""
     for name in fields:
         if name in OWN_PARAMETERS:
             option = OWN_PARAMETERS[name]

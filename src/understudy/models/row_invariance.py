@@ -1,6 +1,6 @@
-"""Rows of a batch must not change one another: which models are refused outright, and a trial of private models.
+"""Ensure that the rows of a batch do not change one another: refuse some models, and test private ones.
 
-Embedders are refused here likewise, and tried in :mod:`understudy.models.embedder_checks`.
+The same embedders are refused here, and others tested in :mod:`understudy.models.embedder_checks`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _WHOLE = 16
 
 
 def require_separate_rows(model: Any, *, name: str) -> None:
-    """Refuse a model in which rounding lets one row of a batch show in another; trials would not find it reliably.
+    """Refuse a model in which rounding lets one row of a batch affect another; tests would not find it reliably.
 
-    Routed experts work on the tokens of all rows that come to them, in products whose shapes depend on how many those
-    are; 8-bit weights may come with scales or outlier columns of a whole batch; batch normalisation without statistics
-    of its own takes the batch's; attention kernels that drop the padding see all rows as one. Layers whose width is no
-    multiple of 16 leave a few numbers over after the processor's vectors, which it computes in another way (measured:
-    SiLU and GELU in odd widths, products over 33 numbers), so that a row's last bits show its place.
+    Routed experts compute the tokens of all rows sent to them, in products whose shapes depend on their number; 8-bit
+    weights may have scales or outlier columns of a whole batch; batch normalisation without stored statistics uses the
+    batch's; attention kernels that drop the padding see all rows as one. Layers whose width is not a multiple of 16
+    leave a few numbers after the processor's vectors, which it computes in a different way (measured: SiLU and GELU in
+    odd widths, products over 33 numbers), so that a row's last bits show its place.
 
     The model is one of transformers or sentence-transformers, ready to infer; ``name`` is for the ModelError.
     """
@@ -51,11 +51,11 @@ def require_separate_rows(model: Any, *, name: str) -> None:
     if any(map(_mixes_rows, modules)):
         raise ModelError(
             f"{name} normalises over the texts of a batch, or samples at random as in training.",
-            "Use a model with layer normalisation alone, made for inference.",
+            "Use a model with only layer normalisation, prepared for inference.",
         )
     if kernels := {getattr(module.config, "_attn_implementation", None) for module in _configured(model)} - KERNELS:
         raise ModelError(
-            f"{name} asks for attention by {min(map(str, kernels))!r}, which may run all texts of a batch as one.",
+            f"{name} requires attention by {min(map(str, kernels))!r}, which may run all texts of a batch as one.",
             "Use the model with torch's own attention (sdpa or eager).",
         )
     if odd := _odd_width(model, modules):
@@ -67,10 +67,10 @@ def require_separate_rows(model: Any, *, name: str) -> None:
 
 
 def separate_positions(model: Any, window: int) -> int:
-    """The window within which a row's positions are encoded whatever the other rows' are.
+    """Return the window within which a row's positions are encoded independently of the other rows.
 
-    Position encodings of these kinds (LongRoPE, dynamic) take other factors for the whole batch once its longest row
-    passes the length that the model was first trained with, and keep them in the model.
+    Position encodings of these kinds (LongRoPE, dynamic) switch to other factors for the whole batch once its longest
+    row passes the length that the model was first trained with, and keep them in the model.
     """
     first, most = "original_max_position_embeddings", "max_position_embeddings"
     settings = _settings(model)
@@ -81,21 +81,21 @@ def separate_positions(model: Any, window: int) -> int:
 
 
 def positions(model: Any) -> int:
-    """Columns for which the model has positions."""
+    """Return the columns for which the model has positions."""
     most = "max_position_embeddings"
     found = [each[most] for each in _settings(model) if isinstance(each.get(most), int) and each[most] > 0]
     return min(found, default=2**31)
 
 
 def _mixes_rows(module: Any) -> bool:
-    """Whether it is in training, or takes statistics of the batch."""
+    """Return whether it is in training, or uses statistics of the batch."""
     from torch.nn.modules.batchnorm import _BatchNorm
 
     return module.training or (isinstance(module, _BatchNorm) and module.running_mean is None)
 
 
 def _odd_width(model: Any, modules: list[Any]) -> int | None:
-    """A width of a layer's weights that leaves numbers over; the number of tokens at both ends may be any."""
+    """Return a width of a layer's weights that is not a multiple; the number of tokens at both ends may be any."""
     ends = getattr(model, "get_output_embeddings", lambda: None)()
     layers = [each for each in modules if each is not ends and not isinstance(each, torch.nn.Embedding)]
     weights = [weight for each in layers for weight in each.parameters(recurse=False) if weight.ndim == 2]
@@ -103,12 +103,12 @@ def _odd_width(model: Any, modules: list[Any]) -> int | None:
 
 
 def _configured(model: Any) -> Iterator[Any]:
-    """The modules that have a configuration of transformers."""
+    """Yield the modules that have a configuration of transformers."""
     return (module for module in model.modules() if hasattr(getattr(module, "config", None), "to_dict"))
 
 
 def _settings(model: Any) -> list[dict[str, Any]]:
-    """The configurations of all modules, and all that is nested in them."""
+    """Yield the configurations of all modules, and everything nested in them."""
     found: list[dict[str, Any]] = []
     waiting = [config.to_dict() for config in {id(each.config): each.config for each in _configured(model)}.values()]
     while waiting:
@@ -124,7 +124,7 @@ _COLUMNS = 4096  # of logits, made into integers at once
 
 @dataclass(frozen=True)
 class Shape:
-    """What decides which kernels run: functions of public parameters, all of them.
+    """The numbers that determine which kernels run, all functions of public parameters.
 
     As in :meth:`understudy.models.causal.CausalModel.contexts`.
     """
@@ -138,7 +138,7 @@ class Shape:
 
     @property
     def steps(self) -> int:
-        """Tokens to append until the KV cache has grown once; fewer where fewer will be appended."""
+        """Return the tokens to append until the KV cache has grown once; fewer if fewer will be appended."""
         from understudy.models.kv_cache import columns
 
         prompt = self.prefix + 1 + self.width + self.suffix
@@ -146,12 +146,12 @@ class Shape:
 
 
 def require_row_invariance(model: LocalNetwork, shape: Shape, *, in_flight: int) -> None:
-    """Try on this device, in this shape, that a row's logits stay the same to the bit beside others; else PrivacyError.
+    """Test on this device, in this shape, that other rows do not change a row's logits by a bit; else PrivacyError.
 
-    A block of random rows of all lengths must give every second of them the same logits half a block further on beside
-    the shortest rows, the others beside the longest; and one of them the same at every place of a block. All on the
-    path that texts are decoded on: by the head of as many candidates, after the prompt, step by step until the cache
-    has grown, and once gone back; ``in_flight`` blocks at once, as batches will be.
+    It computes a block of random rows of all lengths. Every second row must have the same logits half a block further
+    on together with the shortest rows, the others together with the longest, and one row at every place of a block. All
+    use the code that decodes texts: the head of as many candidates, after the prompt, step by step until the cache
+    has grown, and after going back; ``in_flight`` blocks at once, like the batches later.
     """
     rows_at_once = shape.rows_at_once
     if rows_at_once == 1:
@@ -184,7 +184,7 @@ def require_row_invariance(model: LocalNetwork, shape: Shape, *, in_flight: int)
     copies = [rows[one]] * rows_at_once
 
     def seen(block: list[list[int]]) -> list[Any]:
-        """Each row's digest of its logits, ``Int64[R]``, wherever they are looked at."""
+        """Return each row's digest of its logits, ``Int64[R]``, at every step that is checked."""
         contexts = Contexts(
             model,
             block,
@@ -201,7 +201,7 @@ def require_row_invariance(model: LocalNetwork, shape: Shape, *, in_flight: int)
         found = now()
         for number, token in enumerate(steps):
             contexts.step(token)
-            if number in (0, len(steps) // 2, len(steps) - 2, len(steps) - 1):  # the last ones stand around the growth
+            if number in (0, len(steps) // 2, len(steps) - 2, len(steps) - 1):  # the last: around the growth
                 found += now()
         if steps:
             contexts.rewind()
@@ -220,14 +220,14 @@ def require_row_invariance(model: LocalNetwork, shape: Shape, *, in_flight: int)
             and torch.equal(everywhere[at], expected[one].expand_as(expected))
         ):
             raise PrivacyError(
-                f"The logits that {model.model_id} gives a text change with the texts beside it on this device, so the "
+                f"The logits that {model.model_id} gives a text change with the other texts on this device, so the "
                 "influence of one record would have no bound.",
                 "Use another model; or set UNDERSTUDY_DTYPE=float32, or UNDERSTUDY_DEVICE to another device.",
             )
 
 
 def _digests(logits: Any, keys: Any) -> Any:
-    """A number for the bits of each row, ``Int64[R]``: sums of products modulo 2^64, exact in any order."""
+    """Return a number for the bits of each row, ``Int64[R]``: sums of products modulo 2^64, exact in any order."""
     bits = logits.contiguous().view({2: torch.int16, 4: torch.int32}[logits.element_size()])
     parts = zip(bits.split(_COLUMNS, dim=1), keys[: bits.shape[1]].split(_COLUMNS), strict=True)
     return sum((part.long() * key).sum(1) for part, key in parts)

@@ -1,10 +1,10 @@
-"""Many contexts that continue with the same tokens: prefill once, one step per token, back to the prompt at will.
+"""Run many contexts that continue with the same tokens: prefill once, then one step per token, and back to the prompt.
 
-**Row invariance.** What is summed over private rows has bounded sensitivity only if one row cannot change another's
+**Row invariance.** A sum over private rows has bounded sensitivity only if one row cannot change another's
 logits. Floating-point results do change with the shape of a batch, so the model sees one shape only: blocks of
 exactly R rows, each padded to the same width, the last block filled with copies of row 0. Every row has at least
-one column of padding, since transformers takes another kernel where no row of a block is padded. On a CPU all runs in
-one thread: several would share out a block's rows, and where their shares meet a row's last bits differ.
+one column of padding, since transformers uses a different kernel if no row of a block is padded. On a CPU all runs in
+one thread: several would divide a block's rows, and at the borders of their shares a row's last bits differ.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Rows:
     """The next-token logits of one block."""
 
     first: int  # number of the block's first row
-    real: int  # rows that are no copies of row 0
+    real: int  # rows that are not copies of row 0
     logits: Any  # Float[R, K] on the device, in the model's own precision
 
 
@@ -41,7 +41,7 @@ class Contexts:
     """Rows of tokens in the model's KV cache; made by :meth:`understudy.models.causal.CausalModel.contexts`.
 
     Row 0 is by convention the public one. A row is ``prefix + padding + own tokens + suffix``, then the tokens
-    given to :meth:`step`, which all rows share. To be used by one thread.
+    given to :meth:`step`, which all rows share. For one thread only.
 
     Attributes:
         rows_at_once: R, the rows of a block.
@@ -84,7 +84,7 @@ class Contexts:
         return sum(layer.keys.nbytes + layer.values.nbytes for layer in layers)
 
     def step(self, token: int) -> None:
-        """Append ``token`` to every row; ModelError where the tokens that there is room for are used up."""
+        """Append ``token`` to every row; ModelError if there is no room for more tokens."""
         if self.steps >= self._room:
             raise ModelError(
                 f"These contexts have room for {self._room} tokens after the prompt.", "Ask for more tokens."
@@ -102,7 +102,7 @@ class Contexts:
         self.steps = 0
 
     def blocks(self, candidates: Any | None = None) -> Iterator[Rows]:
-        """The next-token logits, block by block, of ``candidates`` (``Int64[K]`` on the device) or of all tokens."""
+        """Yield next-token logits, block by block, of ``candidates`` (``Int64[K]`` on the device) or of all tokens."""
         head = self._model.head and self._model.head.of(candidates)
         for number, block in enumerate(self._blocks):
             first = number * self.rows_at_once
@@ -111,9 +111,9 @@ class Contexts:
             yield Rows(first, min(self.rows_at_once, self._rows - first), logits)
 
     def public_logits(self, *, whole: bool = False) -> Any:
-        """Row 0's next-token logits over the whole vocabulary, ``Float32[V]`` on the device; ModelError if not finite.
+        """Return row 0's logits over the whole vocabulary, ``Float32[V]`` on the device; ModelError if not finite.
 
-        ``whole``: every row's are wanted next, so row 0's whole block is computed, and kept for :meth:`blocks`.
+        ``whole``: every row's are needed next, so row 0's whole block is computed, and kept for :meth:`blocks`.
         """
         block = self._blocks[0]
         with single_threaded_inference():
@@ -133,11 +133,11 @@ class Contexts:
 
 
 class Block:
-    """Rows in one KV cache: what the ``cache`` holds already, padding, own tokens, and then a token per row and step.
+    """Rows in one KV cache: the existing content of ``cache``, padding, own tokens, and then a token per row and step.
 
     Args:
         rows: each row's own tokens.
-        cache: of transformers; holds the first ``prefix`` tokens of every row.
+        cache: of transformers; contains the first ``prefix`` tokens of every row.
         width: to which own tokens are padded on the left.
         capacity: most columns that the cache will have.
     """
@@ -156,21 +156,21 @@ class Block:
 
     @property
     def columns(self) -> int:
-        """Columns of the cache, once it holds the last tokens."""
+        """Return the columns of the cache, including the last tokens."""
         return self.length
 
     def append(self, tokens: Any) -> None:
-        """Let the model read ``Int64[R, 1]`` next."""
+        """Append ``Int64[R, 1]`` as the model's next input."""
         self.length += 1
         self.last, self.position = tokens, self.position[:, -1:] + 1
 
     def select(self, kept: Any) -> None:
-        """Go on with the rows ``Int64[K]`` alone."""
+        """Continue with only the rows ``Int64[K]``."""
         self.cache.batch_select_indices(kept)
         self._mask, self.last, self.position = self._mask[kept], self.last[kept], self.position[kept]
 
     def inputs(self) -> dict[str, Any]:
-        """The model's inputs for the last tokens."""
+        """Return the model's inputs for the last tokens."""
         return {
             "input_ids": self.last,
             "position_ids": self.position,
@@ -181,7 +181,7 @@ class Block:
 
 
 def prefilled(network: Any, prefix: Sequence[int]) -> Any:
-    """transformers' own cache of one row that holds the prefix."""
+    """Return transformers' cache of one row with the prefix."""
     from transformers import DynamicCache
 
     cache = DynamicCache(config=network.config)
@@ -228,7 +228,7 @@ class _ContextBlock(Block):
             self.last, self.position, self.hidden = self._prompt
 
     def logits(self, model: LocalNetwork, head: Head | None, candidates: Any | None) -> Any:
-        """``[R, K]``; by the whole model once more over the last token where its head is not known."""
+        """Return ``[R, K]``; if the head is not known, by the whole model once more over the last token."""
         if candidates is None and self.whole is not None:
             return self.whole
         if head is not None:
@@ -239,7 +239,7 @@ class _ContextBlock(Block):
         return logits if candidates is None else logits[:, candidates]
 
     def _forward(self, model: LocalNetwork) -> Any:
-        """The hidden states ``[R, H]`` of the last tokens."""
+        """Return the hidden states ``[R, H]`` of the last tokens."""
         return hidden_states(model.network, **self.inputs())[:, -1].clone()
 
 
@@ -248,10 +248,10 @@ _VECTOR = 16  # float32 numbers in the widest register
 
 @dataclass(frozen=True)
 class Head:
-    """``cap * tanh((hidden @ weight.T + bias) * scale / cap)``; most models have weights ``Float[K, H]`` alone.
+    """``cap * tanh((hidden @ weight.T + bias) * scale / cap)``; most models only have weights ``Float[K, H]``.
 
-    The last ``filled`` tokens fill up whole vectors of the processor and are left out of the result: what is left over
-    after those is computed in another way, and a row's last bits would depend on its place among others.
+    The last ``filled`` tokens fill up whole vectors of the processor and are left out of the result: numbers after
+    whole vectors are computed in a different way, and a row's last bits would depend on its place.
     """
 
     weight: Any
@@ -261,7 +261,7 @@ class Head:
     filled: int = 0
 
     def of(self, tokens: Any | None) -> Head:
-        """The head for the tokens ``Int64[K]`` alone, in that order; for all without a copy."""
+        """Return the head for only the tokens ``Int64[K]``, in that order; for all without a copy."""
         if tokens is None:
             return self
         filled = -len(tokens) % _VECTOR
@@ -270,7 +270,7 @@ class Head:
         return Head(self.weight[tokens], bias, self.scale, self.cap, filled)
 
     def __call__(self, hidden: Any) -> Any:
-        """Logits ``Float[R, K]`` of the hidden states ``Float[R, H]``."""
+        """Return the logits ``Float[R, K]`` of the hidden states ``Float[R, H]``."""
         logits = torch.nn.functional.linear(hidden, self.weight, self.bias)
         if self.scale != 1.0:
             logits = logits * self.scale
@@ -280,9 +280,9 @@ class Head:
 
 
 def find_head(model: Any, *, vocabulary: int) -> Head | None:
-    """The model's head over the first ``vocabulary`` tokens, tried against its own logits; None where they differ.
+    """Return the model's head over the first ``vocabulary`` tokens if it reproduces the model's logits; else None.
 
-    None means that this model makes its logits in a way not known here: they must then come from the whole model.
+    None means that this model computes its logits in an unknown way: they must then come from the whole model.
     """
     layer, config = model.get_output_embeddings(), model.config.get_text_config()
     if getattr(layer, "weight", None) is None:
@@ -305,5 +305,5 @@ def find_head(model: Any, *, vocabulary: int) -> Head | None:
 
 
 def hidden_states(model: Any, **inputs: Any) -> Any:
-    """The states ``Float[B, L, H]`` that the head reads."""
+    """Return the states ``Float[B, L, H]`` that the head reads."""
     return model.get_decoder()(**inputs).last_hidden_state

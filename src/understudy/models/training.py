@@ -1,8 +1,8 @@
-"""Tuning a causal model: token rows, trainable weights, per-example gradients, the optimiser.
+"""Fine-tune a causal model: token rows, trainable weights, per-example gradients, the optimiser.
 
-**Shapes.** A row's gradient must depend on nothing but that row. So rows are computed in blocks of one public number of
-rows and of one of few public widths; a row's width follows from its own length alone, and blocks are filled up with
-rows without targets. :func:`require_separate_gradients` tries on the device that this is enough.
+**Shapes.** A row's gradient must depend only on that row. So rows are computed in blocks of one public number of
+rows and of one of few public widths; a row's width depends only on its length, and blocks are filled up with
+rows without targets. :func:`require_separate_gradients` tests on the device that this is enough.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from understudy.models.machine import one_core, worker_pool
 from understudy.models.shared_prefix import Head, hidden_states
 
 _STEP = 16
-"""Widths are multiples of it: whole registers of processors, and few shapes."""
+"""Widths are multiples of this: whole registers of processors, and few shapes."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TokenRow:
-    """A text in tokens, behind its prompt. Private where the text is; its ``repr`` shows nothing."""
+    """A text in tokens, after its prompt. Private if the text is; its ``repr`` shows nothing."""
 
     prompt: Sequence[int]  # read, not learnt
     target: NDArray[np.int32]  # learnt: Int32[T]
@@ -49,7 +49,7 @@ class Block:
 
     @classmethod
     def of(cls, rows: Sequence[TokenRow], *, width: int, prompt: int, size: int, device: str) -> Block:
-        """``rows`` and as many empty ones as fill a block of ``size``; the longest ``prompt`` has 1 token or more."""
+        """Make a block of ``size`` from ``rows`` and empty ones; the longest ``prompt`` has 1 token or more."""
         tokens = np.zeros((size, prompt + width), dtype=np.int64)
         first, counts = np.ones(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
         for number, row in enumerate(rows):
@@ -61,33 +61,33 @@ class Block:
 
     @classmethod
     def around(cls, rows: Sequence[TokenRow], *, device: str) -> Block:
-        """``rows`` alone, in the smallest shape that holds them: for what may depend on the rows beside a row."""
+        """Make a block of only ``rows``, in the smallest shape: for results that may depend on a row's neighbours."""
         width, prompt = max(len(row.target) for row in rows), max(len(row.prompt) for row in rows)
         return cls.of(rows, width=width, prompt=prompt, size=len(rows), device=device)
 
     @property
     def places(self) -> Any:
-        """``Int64[R, width]``: of the targets; beyond a row's own, anywhere within it."""
+        """Return ``Int64[R, width]``: the places of the targets; beyond a row's targets, any place within it."""
         return (self.first[:, None] + torch.arange(self.width, device=self.tokens.device)).clamp(
             max=self.tokens.shape[1] - 1
         )
 
     @property
     def targets(self) -> Any:
-        """``Int64[R, width]``: the tokens at :attr:`places`."""
+        """Return ``Int64[R, width]``: the tokens at :attr:`places`."""
         return self.tokens.gather(1, self.places)
 
     @property
     def wanted(self) -> Any:
-        """``Bool[R, width]``: which of them are targets."""
+        """Return ``Bool[R, width]``: which of them are targets."""
         return torch.arange(self.width, device=self.tokens.device) < self.counts[:, None]
 
 
 def target_logits(causal: CausalModel, network: Any, block: Block) -> Any:
-    """What the network says of each target's place, ``Float[R, width, V]``; of no meaning where there is none.
+    """Return the network's logits at each target's place, ``Float[R, width, V]``; meaningless without a target.
 
-    The last token is read too, though nothing comes of it: of one token less a row would be no whole registers, and its
-    last bits would depend on its place in the block.
+    The last token is read too, though its output is not used: with one token less, a row would not be whole registers,
+    and its last bits would depend on its place in the block.
     """
     if causal.head is not None and network is causal.network:
         return logits_of(causal.head, hidden_states(network, input_ids=block.tokens, use_cache=False), block)
@@ -96,34 +96,34 @@ def target_logits(causal: CausalModel, network: Any, block: Block) -> Any:
 
 
 def logits_of(head: Head, states: Any, block: Block) -> Any:
-    """The same from the states ``Float[R, L, H]`` that the head reads."""
+    """Return the logits from the states ``Float[R, L, H]`` that the head reads."""
     states = states.gather(1, (block.places - 1)[:, :, None].expand(-1, -1, states.shape[2]))
     return head(states.flatten(0, 1)).unflatten(0, block.places.shape)
 
 
 def token_losses(causal: CausalModel, network: Any, block: Block) -> Any:
-    """The negative log-likelihood of each target, ``Float32[R, width]`` in nats; 0 where there is none."""
+    """Return the negative log-likelihood of each target, ``Float32[R, width]`` in nats; 0 without a target."""
     return losses_of(target_logits(causal, network, block), block)
 
 
 def losses_of(logits: Any, block: Block) -> Any:
-    """The same from the :func:`target_logits`."""
+    """Return the losses from the :func:`target_logits`."""
     losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), block.targets.flatten(), reduction="none")
     return losses.view_as(block.targets) * block.wanted
 
 
 def row_losses(causal: CausalModel, network: Any, block: Block) -> Any:
-    """The mean of each row's losses, ``Float32[R]``; 0 for a row without targets."""
+    """Return the mean of each row's losses, ``Float32[R]``; 0 for a row without targets."""
     return token_losses(causal, network, block).sum(1) / block.counts.clamp(min=1)
 
 
 class LoRA:
-    """The trainable weights of a model as one vector of P numbers: of adapters on it, while it stays as it is.
+    """The trainable weights as one vector of P numbers: adapters on a model, which itself does not change.
 
-    Several threads may ask for gradients. Arguments as in :mod:`understudy.models.lora`.
+    Several threads may compute gradients. Arguments as in :mod:`understudy.models.lora`.
 
-    B alone learns, and A stays as it began (FFA-LoRA, Sun et al. 2024): half as many numbers to put noise on, the
-    adapter is linear in them, and noise on A is not multiplied by noise on B.
+    Only B is trained, and A keeps its initial value (FFA-LoRA, Sun et al. 2024): half as many numbers to put noise on,
+    the adapter is linear in them, and noise on A is not multiplied by noise on B.
 
     Raises ConfigError if the model has no such layers.
     """
@@ -146,15 +146,15 @@ class LoRA:
         return sum(rows * columns for rows, columns in self._learning.values())
 
     def start(self) -> NDArray[np.float32]:
-        """The weights to begin with, ``Float32[P]``: public."""
+        """Return the initial weights, ``Float32[P]``: public."""
         return np.concatenate([self._matrices[name].ravel() for name in self._learning])
 
     def named(self, weights: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
-        """``weights`` as matrices by name: A and B of all adapters, as PEFT calls them."""
+        """Return ``weights`` as matrices by name: A and B of all adapters, as PEFT names them."""
         return {**self._matrices, **split(weights, self._learning)}
 
     def joined(self, matrices: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-        """The inverse of :meth:`named`. Raises ConfigError if the matrices are another model's."""
+        """Return the vector of matrices from :meth:`named`. Raises ConfigError if they are of a different model."""
         _require_fits(matrices, self.adapters.shapes)
         found = {name: np.asarray(matrices[name], dtype=np.float32) for name in self.adapters.shapes}
         self._matrices |= {name: matrix for name, matrix in found.items() if name not in self._learning}
@@ -165,13 +165,13 @@ class LoRA:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Within it :attr:`network` computes with the loaded weights, in this thread."""
+        """Make :attr:`network` compute with the loaded weights within the block, in this thread."""
         with self.adapters.active(self._tensors):
             yield
 
     def gradients(self, block: Block) -> Any:
-        """The gradient of each row's mean loss, ``Float32[R, P]`` on the device. Every row has leaves of its own for B:
-        one backward pass gives each row its gradient."""
+        """Return the gradient of each row's mean loss, ``Float32[R, P]`` on the device. Every row has separate leaves
+        for B: one backward pass gives each row its gradient."""
         rows = len(block.tokens)
         found = self._derived(
             lambda: row_losses(self.causal, self.network, block).sum(), leaf=lambda b: b.expand(rows, *b.shape)
@@ -179,11 +179,11 @@ class LoRA:
         return torch.cat([each.flatten(1) for each in found], dim=1).float()
 
     def gradient(self, loss: Callable[[], Any]) -> Any:
-        """The gradient of what ``loss`` computes with :attr:`network`: ``Float32[P]`` on the device."""
+        """Return the gradient of ``loss``, which uses :attr:`network`: ``Float32[P]`` on the device."""
         return torch.cat([each.flatten().float() for each in self._derived(loss, leaf=lambda b: b.detach())])
 
     def _derived(self, loss: Callable[[], Any], *, leaf: Callable[[Any], Any]) -> Sequence[Any]:
-        """The gradients of ``loss`` with respect to what ``leaf`` makes of each B."""
+        """Return the gradients of ``loss`` with respect to the results of ``leaf`` for each B."""
         tensors = dict(zip(self.adapters.shapes, self._tensors, strict=True))
         leaves = {name: leaf(tensors[name]).requires_grad_() for name in self._learning}
         with torch.enable_grad(), self.adapters.active([*{**tensors, **leaves}.values()]):
@@ -191,8 +191,8 @@ class LoRA:
         return found
 
     def stacked(self, weights: Any) -> list[Any]:
-        """The matrices of G adapters from ``Float[G, P]`` on the device, stacked as
-        :meth:`~understudy.models.lora.Adapters.active` takes them; A stays one for all."""
+        """Return the matrices of G adapters from ``Float[G, P]`` on the device, stacked for
+        :meth:`~understudy.models.lora.Adapters.active`; all share A."""
         parts = weights.split([rows * columns for rows, columns in self._learning.values()], dim=1)
         learning = dict(zip(self._learning, parts, strict=True))
         frozen = dict(zip(self.adapters.shapes, self.adapters.tensors(self._matrices), strict=True))
@@ -203,7 +203,7 @@ class LoRA:
 
 
 class Weights:
-    """As :class:`LoRA`, of all weights of a model's last ``blocks``, or of the whole model (None).
+    """All weights of a model's last ``blocks``, or of the whole model (None), with the interface of :class:`LoRA`.
 
     The network is a copy that shares its frozen weights with the model. Per-example gradients take a backward pass per
     row.
@@ -263,7 +263,7 @@ Trainable = LoRA | Weights
 
 
 def split(weights: NDArray[np.float32], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray[np.float32]]:
-    """One vector in matrices by name."""
+    """Split one vector into matrices by name."""
     parts = np.split(weights, np.cumsum([math.prod(shape) for shape in shapes.values()])[:-1])
     return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
 
@@ -271,7 +271,7 @@ def split(weights: NDArray[np.float32], shapes: Mapping[str, tuple[int, ...]]) -
 def _require_fits(matrices: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, ...]]) -> None:
     if {name: matrix.shape for name, matrix in matrices.items()} != dict(shapes):
         raise ConfigError(
-            "What was tuned does not fit the model: its layers or sizes are others.",
+            "The tuned weights do not fit the model: its layers or sizes differ.",
             "Name the base model that it was tuned on (--private-model).",
         )
 
@@ -294,7 +294,7 @@ class LearningRate:
 
 
 class AdamW:
-    """torch's AdamW on one vector of weights, ``Float32[P]``, with its state as arrays."""
+    """Run torch's AdamW on one vector of weights, ``Float32[P]``, with its state as arrays."""
 
     def __init__(
         self, weights: NDArray[np.float32], rate: LearningRate, *, device: str = "cpu", weight_decay: float = 0.0
@@ -306,19 +306,19 @@ class AdamW:
 
     @property
     def weights(self) -> NDArray[np.float32]:
-        """The weights as they are now."""
+        """Return the present weights."""
         found: NDArray[np.float32] = self._weights.cpu().numpy().copy()
         return found
 
     def step(self, gradient: Any) -> None:
-        """One step down ``gradient``, ``Float[P]``, a tensor or an array."""
+        """Take one step down ``gradient``, ``Float[P]``, a tensor or an array."""
         self._optimizer.param_groups[0]["lr"] = self._rate.at(self.taken)
         self._weights.grad = torch.as_tensor(gradient).to(self._weights)
         self._optimizer.step()
         self.taken += 1
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """All that a resumed trainer needs."""
+        """Return everything that a resumed trainer needs."""
         moments = self._optimizer.state.get(self._weights, {})  # none before the first step
         nothing = self._weights * 0
         return {
@@ -329,7 +329,7 @@ class AdamW:
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Resume from what :meth:`state` gave."""
+        """Resume from the result of :meth:`state`."""
         self.taken = int(state["step"])
         self._weights.copy_(torch.tensor(state["weights"]))
         self._optimizer.state[self._weights] = {
@@ -353,8 +353,8 @@ class Shapes:
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """Widths of targets, a few, such that whole rows are multiples of 16 tokens long and the last one holds the
-        longest target: each is 16 tokens longer than the one before, or about a fifth."""
+        """Return a few widths of targets, such that whole rows are multiples of 16 tokens long and the last one fits
+        the longest target: each is 16 tokens longer than the one before, or about a fifth."""
         whole, longest = _whole(self.prompt + 1), _whole(self.prompt + self.target)
         found = []
         while whole < longest:
@@ -364,15 +364,15 @@ class Shapes:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest row."""
+        """Return the tokens of the longest row."""
         return self.prompt + self.widths[-1]
 
     def width_of(self, row: TokenRow) -> int:
-        """A function of the row's own length."""
+        """Return the width of a row: a function of its length only."""
         return next(width for width in self.widths if len(row.target) <= width)
 
     def blocks(self, rows: Iterable[TokenRow], *, device: str) -> Iterator[tuple[Block, int]]:
-        """All rows in blocks, and how many of a block's rows are real."""
+        """Yield all rows in blocks, and how many of a block's rows are real."""
         waiting: dict[int, list[TokenRow]] = {}
         for row in rows:
             same = waiting.setdefault(self.width_of(row), [])
@@ -385,7 +385,7 @@ class Shapes:
                 yield self.block(same, device=device), len(same)
 
     def block(self, rows: Sequence[TokenRow], *, device: str) -> Block:
-        """Rows of one width in a block of its own."""
+        """Make one block of rows of the same width."""
         width = self.width_of(rows[0])
         return Block.of(rows, width=width, prompt=self.prompt, size=self.rows, device=device)
 
@@ -393,7 +393,7 @@ class Shapes:
 def random_rows(
     causal: CausalModel, shapes: Shapes, *, targets: Sequence[int], prompts: Sequence[int], seed: int
 ) -> list[TokenRow]:
-    """Public rows of random tokens, so many of the prompt and of the target each."""
+    """Return public rows of random tokens, with the given prompt and target lengths."""
     generator = np.random.default_rng(seed)
     return [
         TokenRow(
@@ -405,8 +405,8 @@ def random_rows(
 
 
 def row_norms(gradients: Any) -> Any:
-    """The L2 norm of each row of ``Float32[R, P]``, ``Float64[R]``. Always of whole blocks: how a row is added up may
-    depend on how many there are."""
+    """Return the L2 norm of each row of ``Float32[R, P]``, ``Float64[R]``. Always call it with whole blocks: the order
+    of a row's summation may depend on the number of rows."""
     return torch.linalg.vector_norm(gradients, dim=1, dtype=torch.float64)
 
 
@@ -415,13 +415,13 @@ _COPIED = 4  # rows: the cost must not grow with the square of a block
 
 
 def require_separate_gradients(trainable: Trainable, shapes: Shapes) -> None:
-    """Try on this device, in every shape, that a row's gradient and its norm stay the same bit for bit beside others;
-    PrivacyError where they do not.
+    """Test on this device, in every shape, that other rows do not change a row's gradient or its norm by a bit;
+    PrivacyError if they do.
 
-    With random weights (those to begin with hide what they multiply by zero), in the threads that training will use.
-    Each block of random rows of several lengths is computed once more with the order turned round, half of the rows in
-    exchange for others, and empty ones at its end; and of those that stay, every one in small blocks and four in others
-    fill a block with their copies, which tries them at every place.
+    It uses random weights (initial zeros would hide differences) and the threads that training will use.
+    Each block of random rows of several lengths is computed once more in reverse order, with half of the rows replaced
+    and empty ones at its end. Of the rows that stay, all in small blocks and four in others fill a block with their
+    copies, which tests them at every place.
     """
     if shapes.rows == 1:
         return
@@ -430,7 +430,7 @@ def require_separate_gradients(trainable: Trainable, shapes: Shapes) -> None:
     device, size = trainable.causal.device, shapes.rows
 
     def stays(width: int) -> bool:
-        """Whether every second row is the same in all blocks of this width."""
+        """Return whether every second row is the same in all blocks of this width."""
 
         def computed(block: list[TokenRow]) -> tuple[Any, Any]:
             filled = Block.of(block, width=width, prompt=shapes.prompt, size=size, device=device)
@@ -461,7 +461,7 @@ def require_separate_gradients(trainable: Trainable, shapes: Shapes) -> None:
     trainable.load(start)
     if not separate:
         raise PrivacyError(
-            f"The gradients of {trainable.causal.model_id} for one text change with the texts beside it on this "
+            f"The gradients of {trainable.causal.model_id} for one text change with the other texts on this "
             "device, so the influence of one record would have no bound.",
             "Take a rank that is a multiple of 4 (--lora-rank); or set UNDERSTUDY_DTYPE=float32, or "
             "UNDERSTUDY_DEVICE to another device.",
@@ -470,7 +470,7 @@ def require_separate_gradients(trainable: Trainable, shapes: Shapes) -> None:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a block of rows of middle length takes on this machine."""
+    """The time and memory of a block of rows of medium length on this machine."""
 
     seconds: float  # per row
     bytes_per_row: int  # that the backward pass keeps

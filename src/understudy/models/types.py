@@ -1,4 +1,4 @@
-"""The values and protocols of language models and embedders. Nothing here loads a model."""
+"""Define the values and protocols of language models and embedders. This module does not load models."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Message:
 class ChatRequest:
     """A prompt and how to sample one answer to it.
 
-    ``sample`` numbers several answers to one prompt: each is stored (and paid for) on its own. ``schema`` is a JSON
-    schema that the answer should fit: a wish, which an endpoint that knows ``response_format`` grants. ``phrases``
-    should occur in the answer: a wish that the built-in writer grants.
+    ``sample`` numbers several answers to one prompt: each is stored (and paid for) separately. ``schema`` is a JSON
+    schema that the answer should fit; only endpoints with ``response_format`` enforce it. ``phrases``
+    should occur in the answer; only the built-in writer ensures this.
     """
 
     messages: tuple[Message, ...]
@@ -41,7 +41,7 @@ class ChatRequest:
     phrases: tuple[str, ...] = ()
 
     def key(self, model_id: str) -> str:
-        """SHA-256 of the canonical request to ``model_id``: the name its answer is stored under.
+        """Return the SHA-256 of the canonical request to ``model_id``: the name its answer is stored under.
 
         An endpoint's address is left out, as a resumed run may change it."""
         model_id = model_id.partition("@http")[0]
@@ -56,7 +56,7 @@ class Completion:
 
     ``finish_reason`` is ``stop`` (complete), ``length`` (cut at ``max_tokens``), ``empty`` (no text, as of reasoning
     models that run out of tokens), ``filtered`` (a content filter withheld the text) or ``failed`` (no answer after all
-    retries). Only the first two have a text. ``error`` says why there is none, quoting neither prompt nor answer, where
+    retries). Only the first two have a text. ``error`` says why there is none, without quoting prompt or answer, if
     asking again later may give one.
     """
 
@@ -80,11 +80,11 @@ class Completion:
 
 @runtime_checkable
 class ChatModel(Protocol):
-    """Prompts in, texts out. Sees many requests at once and batches them as it likes."""
+    """A model that answers prompts with texts. It gets many requests at once and may batch them in any way."""
 
     @property
     def model_id(self) -> str:
-        """Names the model and its weights or endpoint; part of every stored answer's key, but for the address."""
+        """Return the name of the model and its weights or endpoint; every answer's key has it, without address."""
 
     def complete(self, requests: Sequence[ChatRequest]) -> AsyncIterator[tuple[int, Completion]]:
         """Yield ``(index into requests, Completion)`` in the order of completion, each index once."""
@@ -92,12 +92,12 @@ class ChatModel(Protocol):
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Texts in, unit vectors out.
+    """A model that maps texts to unit vectors.
 
-    A text's vector must be the same bit for bit whatever other texts are embedded beside or before it: that is tried
+    A text's vector must be the same bit for bit whatever other texts are embedded with or before it. That is tested
     (:mod:`understudy.models.embedder_checks`) before a private text is embedded for a charge. An embedder may also have
     ``longest``, the tokens to which it cuts a text, and ``batch_tokens``, about how many tokens it computes at once: it
-    is then tried up to there.
+    is then tested up to these.
     """
 
     @property
@@ -105,11 +105,11 @@ class Embedder(Protocol):
 
     @property
     def local(self) -> bool:
-        """Whether texts stay on this machine; False if anyone else gets to read them."""
+        """Return whether texts stay on this machine; False if anyone else gets to read them."""
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over the model's weights and tokenizer: two embedders with one fingerprint agree."""
+        """Return the SHA-256 over the model's weights and tokenizer: two embedders with the same fingerprint agree."""
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return ``Float32[len(texts), d]`` of unit length (L2)."""
@@ -117,7 +117,7 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True)
 class WrappedEmbedder:
-    """An embedder around another one, with its names."""
+    """An embedder that wraps another one and has its names."""
 
     embedder: Embedder
 

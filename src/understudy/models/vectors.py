@@ -1,4 +1,4 @@
-"""Vectors that were computed before, kept in a private folder, so that a text is embedded once."""
+"""Cache vectors in a private folder, so that a text is embedded only once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PAGE = 1 << 14  # bytes: few are left over where a vector of some thousand does
 _SETTINGS = (f"PRAGMA page_size = {_PAGE}", "PRAGMA synchronous = OFF")  # only a power failure costs vectors
 _WAIT_SECONDS = 10.0
 _TAG_BYTES, _HASH_BYTES = 8, 24
-_AT_ONCE = 8192  # texts that are looked up, embedded and stored together: what a kill loses
+_AT_ONCE = 8192  # texts that are looked up, embedded and stored together: the most that a kill loses
 _RESERVE = 1 << 30  # bytes of the disk that are left to the run itself
 _PACKAGES = ("understudy", "numpy", "torch", "transformers", "tokenizers", "sentence-transformers")
 _TRIED = tuple(" ".join(["the public text of a note is"] * times) for times in (1, 4, 15, 60))
@@ -45,10 +45,10 @@ Vectors = NDArray[np.float32]
 
 
 def remembering(embedder: Embedder, private: Path | None, *, gigabytes: float | None = None) -> Embedder:
-    """``embedder``, with its vectors kept in the folder ``embeddings`` of ``private``; itself where none are kept.
+    """Return ``embedder`` with a cache in the folder ``embeddings`` of ``private``; itself if nothing is cached.
 
-    None are kept without a folder, with 0 gigabytes, and of an embedder that is not local: whoever runs an endpoint
-    may put another model behind its name at any time, and then a text's vector would depend on when it was computed.
+    Nothing is cached without a folder, with 0 gigabytes, or for an embedder that is not local: the operator of an
+    endpoint may replace the model at any time, and then a text's vector would depend on when it was computed.
     """
     gigabytes = CACHE_GB if gigabytes is None else gigabytes
     if private is None or not gigabytes or getattr(embedder, "local", None) is not True:
@@ -57,7 +57,7 @@ def remembering(embedder: Embedder, private: Path | None, *, gigabytes: float | 
 
 
 def uncached(embedder: Embedder) -> Embedder:
-    """The embedder itself, which is tried: stored vectors say nothing about the machine at hand."""
+    """Return the embedder without its cache, for tests: stored vectors do not show how this machine computes."""
     found: Embedder = getattr(embedder, "uncached", embedder)
     return found
 
@@ -70,7 +70,7 @@ class ContentsEmbedder(WrappedEmbedder):
 
     @property
     def uncached(self) -> Embedder:
-        """As :func:`uncached`."""
+        """Return the embedder without its cache, as :func:`uncached`."""
         return ContentsEmbedder(uncached(self.embedder), self.form)
 
     def __getattr__(self, name: str) -> object:
@@ -83,23 +83,23 @@ class ContentsEmbedder(WrappedEmbedder):
 
 
 class CachedEmbedder:
-    """An embedder that looks first whether it knows a text's vector. Many processes may share a folder.
+    """An embedder that first looks for a text's vector in a cache. Many processes may share a folder.
 
     **A stored vector is, bit for bit, the one that would be computed here.** Otherwise a record's vector would depend
-    on what was embedded before it, so on other records, and a bound on one record's influence would fail. So a vector
-    is found only under the text, the embedder's fingerprint and all that decides its bits: processor, GPU, versions of
-    the libraries, and the bits of some public texts, which every process embeds when it opens the folder. A vector is a
-    function of its record alone, whether it is looked up or computed; what is stored, evicted, damaged or lost decides
-    only how long it takes. This rests, as all embedding does, on an embedder whose vectors do not change with the texts
-    beside them (:mod:`understudy.models.embedder_checks`, which bypasses this class).
+    on earlier embeddings, so on other records, and a bound on one record's influence would fail. So the key of a vector
+    is the text, the embedder's fingerprint and everything that determines its bits: processor, GPU, versions of the
+    libraries, and the bits of some public texts, which every process embeds when it opens the folder. A vector is a
+    function of its record only, whether it is looked up or computed; stored, evicted, damaged or lost rows only change
+    how long it takes. Like all embedding, this requires an embedder whose vectors do not change with other texts
+    (:mod:`understudy.models.embedder_checks`, which bypasses this class).
 
     The folder (mode 0700) contains one SQLite file (mode 0600), which is made when the first text comes. A row is a
     hash of the text and of all of the above, the vector, and a hash of both. A row whose hash is wrong counts as absent
     and is replaced; a file that SQLite finds damaged is removed. Vectors with non-finite numbers are not stored.
     **Vectors reveal much about their texts: the folder is as private as the table.** It may be deleted at any time.
 
-    Where the file would grow beyond ``most_bytes``, vectors of other embedders and versions make room; then no more are
-    stored. A nearly full disk gets none either, and whatever fails about the folder, texts are embedded without it.
+    If the file would grow beyond ``most_bytes``, vectors of other embedders and versions are removed; then no more are
+    stored. Nothing is stored on a nearly full disk either, and after any failure texts are embedded without the cache.
     """
 
     def __init__(self, embedder: Embedder, folder: Path, *, most_bytes: int) -> None:
@@ -126,7 +126,7 @@ class CachedEmbedder:
         return conditions(self.uncached)
 
     def _fill(self, vectors: Vectors, texts: Sequence[str], tag: bytes) -> bool:
-        """Whether the vectors of some texts are in place; False where the embedder's answer makes no sense."""
+        """Return whether the vectors of some texts are in place; False if the embedder's answer is invalid."""
         keys = [tag[:_TAG_BYTES] + _hash(tag, text.encode("utf-8", "surrogatepass")) for text in texts]
         found = self._look_up(keys, vectors.shape[1])
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
@@ -142,7 +142,7 @@ class CachedEmbedder:
         return True
 
     def _look_up(self, keys: Sequence[bytes], dimension: int) -> dict[bytes, Vectors]:
-        """The kept vectors among those with these keys: what could be read before anything failed."""
+        """Return the stored vectors with these keys: those that could be read before anything failed."""
         found: dict[bytes, Vectors] = {}
         with contextlib.suppress(OSError, sqlite3.Error), self._transaction("BEGIN") as kept:
             for key in dict.fromkeys(keys):
@@ -171,9 +171,9 @@ class CachedEmbedder:
 
     @contextlib.contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        """A transaction on the file, which is made where there is none, and removed where it is damaged.
+        """Run a transaction on the file, which is made if it is missing, and removed if it is damaged.
 
-        sqlite3.Error or OSError where that fails; SQLite itself keeps the file to its greatest size.
+        sqlite3.Error or OSError if that fails; SQLite itself limits the file's size.
         """
         private_folder(self._folder.parent)
         path = private_folder(self._folder) / _FILE
@@ -196,7 +196,7 @@ _REOPENED: dict[tuple[str, ...], CachedEmbedder] = {}
 
 
 def _reopened(embedder: Embedder, folder: Path, most_bytes: int) -> CachedEmbedder:
-    """One per process, however many tasks it gets: the first embeds some texts."""
+    """Return the process's only instance, which embeds some texts when it is made."""
     name = (type(embedder).__qualname__, embedder.model_id, embedder.fingerprint, str(folder), str(most_bytes))
     return _REOPENED.setdefault(name, CachedEmbedder(embedder, folder, most_bytes=most_bytes))
 
@@ -210,10 +210,10 @@ def _array(answer: object) -> Vectors | None:
 
 
 def conditions(embedder: Embedder) -> tuple[bytes, int] | None:
-    """A digest of what decides the bits of a vector here, and its dimension; None where that is unknown.
+    """Return a digest of everything that determines a vector's bits here, and its dimension; None if it is unknown.
 
-    That the versions and the processor are the same is no proof that the bits are (a library's setting, a driver), so
-    some public texts of several lengths are embedded, and their bits are part of it.
+    The same versions and processor do not guarantee the same bits (a library's setting, a driver may differ), so
+    some public texts of several lengths are embedded, and their bits are part of the digest.
     """
     tried = _array(embedder.embed(list(_TRIED)))
     if tried is None or tried.ndim != 2 or len(tried) != len(_TRIED) or not np.isfinite(tried).all():
@@ -229,7 +229,7 @@ def _hash(first: bytes, second: bytes) -> bytes:
 
 @cache
 def _machine() -> tuple[str, ...]:
-    """Libraries, processor and GPU."""
+    """Return the libraries, processor and GPU."""
     found = [platform.machine(), platform.processor(), *platform.libc_ver()]
     for name in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):

@@ -1,7 +1,7 @@
-"""A causal language model from a local folder: weights, tokenizer, chat form, and attention for decoding.
+"""Load a causal language model from a local folder: weights, tokenizer, chat form, and attention for decoding.
 
-torch's own attention for one new token per row is slow on CPUs in bfloat16 (measured: four times the time of ours on a
-padded batch, twenty times on an unpadded one), and half of a decoding step is spent there.
+torch's attention for one new token per row is slow on CPUs in bfloat16 (measured: four times the time of this module's
+on a padded batch, twenty times on an unpadded one), and takes half of a decoding step.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from understudy.models.types import Message
 
 
 def load_weights(folder: Path, *, name: str, device: str, dtype: str | None) -> tuple[Any, Any, str]:
-    """The model in evaluation mode on ``device``, its tokenizer, and the SHA-256 over weights and tokenizer.
+    """Return the model in evaluation mode on ``device``, its tokenizer, and the SHA-256 over weights and tokenizer.
 
-    ModelError if the folder holds no such model. Arguments as for :class:`understudy.models.local.LocalChat`.
+    ModelError if the folder has no such model. Arguments as for :class:`understudy.models.local.LocalChat`.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -35,30 +35,30 @@ def load_weights(folder: Path, *, name: str, device: str, dtype: str | None) -> 
         )
     except Exception as error:  # the libraries raise whatever they like on a foreign folder
         raise ModelError(
-            f"The folder of {name} holds no causal language model that can be loaded ({type(error).__name__}).",
-            "Give a transformers model with weights in safetensors and no code of its own.",
+            f"The folder of {name} contains no causal language model that can be loaded ({type(error).__name__}).",
+            "Give a transformers model with weights in safetensors and no custom code.",
         ) from error
     use_grouped_attention(model)
     return model.eval().to(device), tokenizer, fingerprint
 
 
 def model_window(model: Any) -> int:
-    """Most tokens of a prompt and its continuation together."""
+    """Return the most tokens of a prompt and its continuation together."""
     return int(getattr(model.config.get_text_config(), "max_position_embeddings", 2**31))
 
 
 def end_tokens(model: Any, tokenizer: Any) -> frozenset[int]:
-    """The tokens that end an answer."""
+    """Return the tokens that end an answer."""
     ends = model.generation_config.eos_token_id
     ends = ends if isinstance(ends, list) else [ends]
     return frozenset(end for end in [*ends, tokenizer.eos_token_id] if end is not None)
 
 
 def render(tokenizer: Any, messages: Sequence[Message]) -> str:
-    """The messages in the model's own chat form, up to where the assistant answers.
+    """Return the messages in the model's chat form, up to the assistant's answer.
 
-    A template without system turns gets it in the user's turn. A tokenizer without a template belongs to a base
-    model: it sees lines ``role: content`` and completes the assistant's line.
+    If the template has no system turns, the user's turn contains that text. A tokenizer without a template belongs to a
+    base model: it sees lines ``role: content`` and completes the assistant's line.
     """
     if tokenizer.chat_template is None:
         return "\n".join([*(f"{message.role}: {message.content}" for message in messages), "assistant:"])
@@ -74,8 +74,8 @@ def render(tokenizer: Any, messages: Sequence[Message]) -> str:
 
 
 def _best_dtype(device: str) -> str:
-    """bfloat16 where the processor multiplies in it (measured four times as fast), else float32; or what
-    ``UNDERSTUDY_DTYPE`` says."""
+    """Return bfloat16 if the processor multiplies in it (measured four times as fast), else float32; or the value of
+    ``UNDERSTUDY_DTYPE``."""
     if said := named_in_environment("UNDERSTUDY_DTYPE", ("float32", "bfloat16")):
         return said
     if device == "cuda":
@@ -87,7 +87,7 @@ def _best_dtype(device: str) -> str:
 _NAME = "understudy-grouped"
 
 KERNELS = frozenset({_NAME, "sdpa", "eager", None})
-"""Names of attention that computes each row by itself, padding included; None where a model has no choice."""
+"""Names of attention that computes each row separately, including padding; None if a model has no choice."""
 
 
 def use_grouped_attention(model: Any) -> None:
@@ -104,7 +104,7 @@ def use_grouped_attention(model: Any) -> None:
 def _attention(
     module: Any, query: Any, key: Any, value: Any, attention_mask: Any, *, scaling: float | None = None, **rest: Any
 ) -> tuple[Any, None]:
-    """``query[B, H, T, D]`` against ``key`` and ``value[B, K, L, D]`` with K dividing H; returns ``[B, T, H, D]``."""
+    """Attend with ``query[B, H, T, D]`` to ``key``, ``value[B, K, L, D]``, K dividing H; returns ``[B, T, H, D]``."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     rows, heads, length, width = query.shape

@@ -1,4 +1,4 @@
-"""The writer: low-rank adapters that teach the built-in model one task, a text from a few phrases.
+"""Provide the writer: low-rank adapters that teach the built-in model one task, a text from a few phrases.
 
 They ship with the package (``writer.safetensors``, made by ``training/``), eight bits per weight and one scale per row,
 and are added to the model's weights when it is loaded to write.
@@ -16,8 +16,8 @@ from understudy.base.lazy import torch
 
 RANK, SCALE = 16, 2.0
 KEPT = 0.6
-"""The part of the trained change that is added: weights between the plain model's and the trained ones do better on
-kinds of text that the training had not (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models")."""
+"""The share of the trained change that is added: weights between the plain model's and the trained ones do better on
+kinds of text that were not in the training data (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models")."""
 LINEAR = (
     *("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"),
     *("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
@@ -27,7 +27,7 @@ _SCALES = ".scales"
 
 
 def quantised(matrices: Mapping[str, Any]) -> dict[str, Any]:
-    """Each matrix as signed bytes, and under its name with ``.scales`` the float32 of each row that they are times."""
+    """Return each matrix as signed bytes, and under its name with ``.scales`` the float32 factor of each row."""
     made: dict[str, Any] = {}
     for name, matrix in matrices.items():
         largest = matrix.detach().abs().amax(1, keepdim=True).clamp(min=1e-12)
@@ -42,17 +42,17 @@ def _content() -> bytes:
 
 @cache
 def fingerprint() -> str:
-    """The SHA-256 of the shipped file."""
+    """Return the SHA-256 of the shipped file."""
     return hashlib.sha256(_content()).hexdigest()
 
 
 def fingerprint_with(weights: str) -> str:
-    """The fingerprint of a model of these weights with the adapters added."""
+    """Return the fingerprint of a model of these weights with the adapters added."""
     return hashlib.sha256(f"{weights}+{KEPT}*{SCALE}*{fingerprint()}".encode()).hexdigest()
 
 
 def merge(model: Any) -> None:
-    """Add part of the shipped adapters' change to a model of the built-in one's shape, in place."""
+    """Add a share of the shipped adapters' change to a model with the built-in one's shape, in place."""
     from safetensors.torch import load
 
     kept = load(_content())

@@ -226,8 +226,8 @@ def check_records_per_secret(corpus: Corpus, finder: SecretFinder, max_records: 
     if max(records_per_secret(corpus, finder).values(), default=0) > max_records:
         raise CorpusError(
             "A secret is in more records than was declared.",
-            "Declare more with --max-records-per-secret (by what is known beyond this table), or take strings that are "
-            "no secrets out of the secrets; `understudy secrets count` writes the counts to a private file.",
+            "Declare more with --max-records-per-secret (by what is known beyond this table), or remove strings that "
+            "are not secrets from the list; `understudy secrets count` writes the counts to a private file.",
         )
 
 
