@@ -59,9 +59,7 @@ def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Callable[..
     assert "votes-2" in said.out
 
 
-@pytest.mark.parametrize(
-    ("own", "source"), [({}, "for a document"), (OWN, "for a document, with your examples")]
-)
+@pytest.mark.parametrize(("own", "source"), [({}, "for a document"), (OWN, "for a document, with your examples")])
 def test_the_statement_names_examples_of_the_users_own(tmp_path: Path, own: dict[str, Any], source: str) -> None:
     made = run(tmp_path, rounds=1, prompt=prompt_file(tmp_path, examples_per_prompt=1, **own)).release
     assert made.statement.public_inputs["prompts"]["source"] == source

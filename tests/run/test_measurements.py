@@ -263,9 +263,7 @@ def test_an_edited_value_is_not_what_the_ledger_has_confirmed(folder: Folder, ed
             folder.door(store)
         receipt = folder.ledger.charge("d", PLAN, run_id=store.run_id, kept=_confirmed(folder, store.run_id))
         door = Measurements(PLAN, receipt, SystemNoise(), store, folder.ledger, ROWS)
-        with pytest.raises(
-            (LedgerError, PrivacyError), match=r"used already|no valid seal|sealed for another run"
-        ):
+        with pytest.raises((LedgerError, PrivacyError), match=r"used already|no valid seal|sealed for another run"):
             door.measure("sums", QUERY, Corpus())
 
 

@@ -8,10 +8,10 @@ row, a prompt without a text, and stays the base model.
 Groups are trained and asked in this process, or by the workers of the corpus's engine, which are sent their rows. A
 group is the same bit for bit on any machine that trains it (:func:`kind_of_teachers`).
 
-**One shard, one teacher.** A record must change the adapters of its own teacher only, and not a single bit of any
-other. So a teacher has a fixed place in a fixed group, and all computations of a group have one public shape, whatever
-the shards contain: slot j of a group is the j-th text of each of its teachers, or the public row.
-:func:`require_separate_teachers` tests on the device that nothing in a place depends on the texts in others.
+**One shard, one teacher.** A record must change only its teacher's adapters, and not a bit of any other. So a teacher
+has a fixed place in a fixed group, and all computations of a group have one public shape, whatever the shards contain:
+slot j of a group is the j-th text of each of its teachers, or the public row. :func:`require_separate_teachers` tests
+on the device that nothing in a place depends on the texts in others.
 """
 
 from __future__ import annotations
