@@ -73,7 +73,8 @@ class MetricCounts(Query[BoundedBatch]):
 
     Args:
         labels: size of the label set, 1 without labels.
-        classifiers: by name, functions for which records are labelled correctly. unit: the privacy unit.
+        classifiers: by name, functions for which records are labelled correctly.
+        unit: the privacy unit.
 
     Raises:
         ConfigError: if an owner may have too many records for their averages to be counted exactly.
@@ -221,8 +222,8 @@ class ChargedMetrics:
 
     Args:
         unit: the privacy unit that the dataset was opened with.
-        epsilon: the cost of the metrics (pure, delta 0). named: whether the user named the dataset; otherwise the
-            statement of the synthetic texts did.
+        epsilon: the cost of the metrics (pure, delta 0).
+        named: whether the user named the dataset; otherwise the statement of the synthetic texts did.
         ledger: id of the ledger in which the synthetic texts' run charged this dataset; None if unknown.
     """
 
@@ -271,8 +272,8 @@ def release_metrics(
     Args:
         synthetic: released texts, on which the classifiers are trained.
         table_sha256: of their table, from :func:`understudy.evaluate.synthetic.table_sha256`.
-        folder: its ``private/metrics`` contains the noisy counts. trusted: who could read the real texts, one sentence
-            each.
+        folder: its ``private/metrics`` contains the noisy counts.
+        trusted: who could read the real texts, one sentence each.
 
     Raises:
         ConfigError: if secrets are protected, labels are not declared, or a classifier cannot be trained.

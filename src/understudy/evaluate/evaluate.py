@@ -70,10 +70,11 @@ class Tables:
     Args:
         beside: other tables to train on, by name.
         holdout: real texts that the synthetic ones were not made from.
-        recipient: unlabelled texts of the future user of a classifier. public: public texts whose strings may be in the
-            synthetic ones. schema: a JSON schema that texts should fit. tuned: the language model in the Release of the
-            synthetic ones, if available. promised: epsilon and delta of the synthetic texts, if their folder states
-            them.
+        recipient: unlabelled texts of the future user of a classifier.
+        public: public texts whose strings may be in the synthetic ones.
+        schema: a JSON schema that texts should fit.
+        tuned: the language model in the Release of the synthetic ones, if available.
+        promised: epsilon and delta of the synthetic texts, if their folder states them.
     """
 
     synthetic: Sample

@@ -91,7 +91,8 @@ def open_table(source: TableSource, columns: Sequence[Named], typed: Sequence[Co
     """Opens a table whose column names are unknown.
 
     Args:
-        columns: to try, in turn. reading: the format of a text file.
+        columns: to try, in turn.
+        reading: the format of a text file.
     """
     found = _open_texts(source, columns, **reading)
     if not typed:
@@ -150,8 +151,8 @@ class Made:
 
     Args:
         file: the table's, in an output folder.
-        sha256: of its content when it was opened; None if the report could not compute it either. release: the one in
-            the folder; None if there is none, or several.
+        sha256: of its content when it was opened; None if the report could not compute it either.
+        release: the one in the folder; None if there is none, or several.
     """
 
     table: Corpus
@@ -255,7 +256,8 @@ def _open_made(
     """Open a synthetic table.
 
     Args:
-        written: its column names, if we wrote it; else they are those of the real one. schema: of its folder.
+        written: its column names, if we wrote it; else they are those of the real one.
+        schema: of its folder.
     """
     if declared is None:
         own = Named(text_columns(config.text), config.label, config.form, config.crossed)

@@ -86,9 +86,9 @@ class Preparation:
         record_columns: the columns of the texts' JSON records; empty if texts are not records.
         secrets: finds the secrets in a text, if these are protected. The run has checked that none is in more records
             than declared.
-        progress: reports the current step, how much of it is done, and of how much: public numbers only. resuming:
-            whether the run was charged before. Prepared files need not be made again; probes must be repeated, as the
-            machine may differ.
+        progress: reports the current step, how much of it is done, and of how much: public numbers only.
+        resuming: whether the run was charged before. Prepared files need not be made again; probes must be repeated, as
+            the machine may differ.
     """
 
     labels: LabelSet

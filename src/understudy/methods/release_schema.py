@@ -22,8 +22,8 @@ class Held:
     """An array of a Release.
 
     Args:
-        shape: each dimension is a number, or a name for any number, the same wherever the name occurs. least, most: all
-            elements are within these bounds, and not NaN.
+        shape: each dimension is a number, or a name for any number, the same wherever the name occurs.
+        least, most: all elements are within these bounds, and not NaN.
     """
 
     dtype: str  # its NumPy type

@@ -110,8 +110,8 @@ class Gate:
         """Return why a text fails by itself, the most serious reason first; None if it passes.
 
         Args:
-            phrases: the phrases of its prompt. finish: the ``finish_reason`` of its answer; empty if the text has
-                parts, whose form defines their ends.
+            phrases: the phrases of its prompt.
+            finish: the ``finish_reason`` of its answer; empty if the text has parts, whose form defines their ends.
         """
         words, head = split_words(text), text.lstrip()[:_HEAD]
         if len(words) < _MOST_REFUSING and any(_compiled(each).match(head) for each in _REFUSAL):

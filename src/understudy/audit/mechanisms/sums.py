@@ -323,7 +323,8 @@ class SampleAttack:
     """Was the unit in the data of these sums, which are all over one sample? The score is that of :class:`SumAttack`.
 
     Args:
-        queries: by the names of the sums; the records' embeddings are all equal. data: the records of the unit only.
+        queries: by the names of the sums; the records' embeddings are all equal.
+        data: the records of the unit only.
     """
 
     mechanism: SubsampledSums

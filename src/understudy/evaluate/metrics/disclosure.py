@@ -41,7 +41,8 @@ def measure_disclosure(
     """Test whether the texts reveal which records were used, and bound epsilon from below.
 
     Args:
-        used, unused: how near each record comes to any of the texts; more is nearer. by: the measure of nearness.
+        used, unused: how near each record comes to any of the texts; more is nearer.
+        by: the measure of nearness.
         promised: epsilon and delta of the texts, for adding or removing one record; None: unknown.
     """
     pairs = min(len(used), len(unused))

@@ -152,8 +152,8 @@ def measure_leakage(
     for that of the smaller table.
 
     Args:
-        holdout: real texts that were not used; None if there are none. public: public inputs whose strings may be in
-            the synthetic texts: example texts, vocabulary terms.
+        holdout: real texts that were not used; None if there are none.
+        public: public inputs whose strings may be in the synthetic texts: example texts, vocabulary terms.
         detectors: of personal data; see :func:`~understudy.corpus.secrets.make_detectors`.
         promised: epsilon and delta of the synthetic texts, if they are known.
     """

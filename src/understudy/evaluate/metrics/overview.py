@@ -91,9 +91,9 @@ def make_overview(tables: Mapping[str, Sample], *, points: int = 1500, topics: i
     threads that waited for each other took ten times as long).
 
     Args:
-        points: largest number of texts on the map; each table has the same share of it, sampled at random. topics:
-            largest number of topics; with few texts there is one for every ten. seed: of the points, of k-means and of
-            the map. The same seed gives the same overview on the same machine.
+        points: largest number of texts on the map; each table has the same share of it, sampled at random.
+        topics: largest number of topics; with few texts there is one for every ten.
+        seed: of the points, of k-means and of the map. The same seed gives the same overview on the same machine.
     """
     require_evaluate()
     import sklearn.cluster

@@ -40,7 +40,8 @@ class Evaluation:
 
     Args:
         values: every number with its definition, in the order in which they were measured.
-        overview: charts of the tables; None if not requested. table_sha256: of the synthetic table of an output folder.
+        overview: charts of the tables; None if not requested.
+        table_sha256: of the synthetic table of an output folder.
         remarks: limitations of the results, in sentences.
     """
 
@@ -174,8 +175,9 @@ class ReleasedMetrics:
 
     Args:
         table_sha256: of the synthetic table of the output folder.
-        sealed: the seals of the released counts. trusted: endpoints and clusters that could read private texts. unit,
-        protects: the privacy unit, also in words.
+        sealed: the seals of the released counts.
+        trusted: endpoints and clusters that could read private texts.
+        unit, protects: the privacy unit, also in words.
     """
 
     values: tuple[MetricValue, ...]

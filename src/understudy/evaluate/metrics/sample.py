@@ -19,9 +19,10 @@ class Sample:
 
     Args:
         labels: canonical label strings, one per text; None for a table without labels.
-        embeddings: ``Float32[len(texts), d]`` of unit length; None if not requested. cells: ``Int32[len(texts),
-            len(columns)]``, cells of the typed columns; None without such. parts: of each text, if texts have parts;
-            the texts are then the words of the parts, without names. form: the kinds of these parts.
+        embeddings: ``Float32[len(texts), d]`` of unit length; None if not requested.
+        cells: ``Int32[len(texts), len(columns)]``, cells of the typed columns; None without such.
+        parts: of each text, if texts have parts; the texts are then the words of the parts, without names.
+        form: the kinds of these parts.
     """
 
     texts: tuple[str, ...]

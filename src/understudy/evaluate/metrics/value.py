@@ -103,10 +103,10 @@ class MetricValue:
     """One value of a metric.
 
     Args:
-        value: None if these texts do not determine it; ``note`` then says why. of: whose: ``synthetic``, ``real``,
-            ``holdout``, or the name of another table.
-        interval: its uncertainty; None if there is none (or none is known: ``note`` says so). settings: distinguish the
-            values of one metric (``classifier``, ``label``, ``shots``, ``n`` ...).
+        value: None if these texts do not determine it; ``note`` then says why.
+        of: whose: ``synthetic``, ``real``, ``holdout``, or the name of another table.
+        interval: its uncertainty; None if there is none (or none is known: ``note`` says so).
+        settings: distinguish the values of one metric (``classifier``, ``label``, ``shots``, ``n`` ...).
         note: a remark in one sentence.
         reads_private: whether real texts went into it. If so, it is not covered by epsilon and stays in ``private/``.
         sample_size: the number of the table's texts that it is based on: those trained on, or those that every table

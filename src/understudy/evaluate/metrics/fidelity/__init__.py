@@ -58,8 +58,8 @@ def measure_fidelity(
 
     Args:
         holdout: real texts that the synthetic ones were not made from: the best possible values at this size. Without
-            it, columns are compared with one half of the real rows, and the other half is the reference. resamples: per
-            interval: subsamples (of self-BLEU: bootstrap samples).
+            it, columns are compared with one half of the real rows, and the other half is the reference.
+        resamples: per interval: subsamples (of self-BLEU: bootstrap samples).
     """
     require_evaluate()
     from threadpoolctl import threadpool_limits

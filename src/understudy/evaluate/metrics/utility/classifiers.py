@@ -204,8 +204,8 @@ def measure_classifiers(
     Args:
         kinds: of :data:`understudy.evaluate.metrics.utility.classifiers.KINDS`. ``embedding``, ``network`` and
             ``coral`` need embeddings in every table; ``encoder`` is slow.
-        recipient: unlabelled texts of the classifier's future users, for ``coral``. encoder: the model that is tuned
-            for ``encoder``: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER``.
+        recipient: unlabelled texts of the classifier's future users, for ``coral``.
+        encoder: the model that is tuned for ``encoder``: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER``.
 
     Returns:
         For each table and kind, the means over the seeds, with settings ``classifier`` and ``training texts``;

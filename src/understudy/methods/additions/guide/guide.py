@@ -122,7 +122,8 @@ def guide_of(made: Release, embedder: Embedder, *, cure: str) -> Guide:
     """Return the guide of a Release, which may come from anybody.
 
     Args:
-        embedder: to be used with it. cure: what to do if it does not match.
+        embedder: to be used with it.
+        cure: what to do if it does not match.
 
     Raises ReleaseError if the embedder is not the one that the Release names, or there is no guide of its vectors.
     """
@@ -172,7 +173,8 @@ def choose(guide: Guide, vectors: Vectors, labels: NDArray[np.int64], counts: Se
 
     Args:
         vectors: ``Float32[n, d]`` of unit length.
-        labels: ``Int64[n]``, for which each text was made. counts: how many are requested of each label.
+        labels: ``Int64[n]``, for which each text was made.
+        counts: how many are requested of each label.
     """
     if len(counts) == 1:
         typical = np.argsort(-(vectors @ guide.centre), kind="stable")[: max(2 * counts[0], 1)]

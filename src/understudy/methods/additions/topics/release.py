@@ -196,9 +196,10 @@ class Found:
 
     Args:
         centres: ``Int16[K, d]``.
-        topic: the topic of each centre, ``Int32[K]``. said: whether records surely voted for a term of each topic,
-        ``Int8[K]``; if not, its terms are chance. sizes, terms: noisy numbers of records, and TERMS_OF_TOPIC terms of
-        each topic, concatenated. vocabulary, embedder: for the statement.
+        topic: the topic of each centre, ``Int32[K]``.
+        said: whether records surely voted for a term of each topic, ``Int8[K]``; if not, its terms are chance.
+        sizes, terms: noisy numbers of records, and TERMS_OF_TOPIC terms of each topic, concatenated.
+        vocabulary, embedder: for the statement.
     """
 
     centres: NDArray[np.int16]

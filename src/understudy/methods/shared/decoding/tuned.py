@@ -119,8 +119,9 @@ class TunedModel:
     """A model with its tuned part, and its instructions.
 
     Args:
-        trainable: loaded with the tuned weights, or about to be. tokens: largest number of tokens of a text that it
-            learns from. label_names: of the instructions, in order; empty for a table without labels.
+        trainable: loaded with the tuned weights, or about to be.
+        tokens: largest number of tokens of a text that it learns from.
+        label_names: of the instructions, in order; empty for a table without labels.
 
     Raises ConfigError: prompts and texts do not fit the model's window together.
     """

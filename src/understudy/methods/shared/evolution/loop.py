@@ -134,7 +134,8 @@ def evolve(
     candidates than requested, all are chosen, and multiply.
 
     Args:
-        sizes: ``sizes[label]``, texts to be chosen in each round. keep: stores a population; None: nothing is stored.
+        sizes: ``sizes[label]``, texts to be chosen in each round.
+        keep: stores a population; None: nothing is stored.
     """
     none, failed = np.empty(0, dtype=np.int64), np.zeros(len(sizes), dtype=np.int64)
     before = Round(Population((), np.empty(0, dtype=np.int32), none, (), 0, failed), np.empty(0), none)

@@ -93,8 +93,8 @@ class TextAPI:
         """Return one variation of each of ``texts``; a text that occurs twice gets two.
 
         Args:
-            stage: a number from 0 below a million; other stages are sampled afresh. details: of the row that each
-                variation is to fit; empty for none.
+            stage: a number from 0 below a million; other stages are sampled afresh.
+            details: of the row that each variation is to fit; empty for none.
         """
         generator = np.random.default_rng([self.writer.seed, stage])
         asked = [

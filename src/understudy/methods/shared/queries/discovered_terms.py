@@ -52,16 +52,17 @@ class UnlistedTerms:
         Unit: a record, or an owner: the set of an owner is of all kept records together, whatever batch they are in.
         Sensitivity: a unit's set is the terms of its text, each once; of more than ``most`` those with the smallest
         hash of unit and term. A unit is known by a keyed hash, of the record's text or of the owner. So a set depends
-        on its own unit, the dataset's key and public facts: not on other units, on its place, or on what is
-        frequent. With m terms it adds ``weight_of(m)`` to each: L2 norm 1 at most. (Two terms of a unit whose hashes
-        were alike would count as one.) Terms of several words that the list has take part, and are left out in the end.
-        Sums are exact integers: in whatever parts they are added, in memory or in files, and nothing rare is left out.
+        on its own unit, the dataset's key and public facts: not on other units, on its place, or on what is frequent.
+        With m terms it adds ``weight_of(m)`` to each: L2 norm 1 at most. (Two terms of a unit whose hashes were alike
+        would count as one.) Terms of several words that the list has take part, and are left out in the end. Sums are
+        exact integers: in whatever parts they are added, in memory or in files, and nothing rare is left out.
 
     Args:
-        listed: the terms of the public list, as their words with a blank between. stop_words: no term begins or ends
-            with one. most: terms per unit (C).
-        scratch: a private folder, which all workers of an engine see: sums are kept there until all are read. longest:
-            words of the longest terms.
+        listed: the terms of the public list, as their words with a blank between.
+        stop_words: no term begins or ends with one.
+        most: terms per unit (C).
+        scratch: a private folder, which all workers of an engine see: sums are kept there until all are read.
+        longest: words of the longest terms.
     """
 
     listed: frozenset[str]
