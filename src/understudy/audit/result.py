@@ -1,7 +1,6 @@
 """The result of an audit of a whole run: a lower bound on epsilon from many canaries, and the promise.
 
-The limit on right guesses of a private run's coins is in
-:mod:`understudy.evaluate.metrics.guesses`.
+The limit on right guesses of a private run's coins is in :mod:`understudy.evaluate.metrics.guesses`.
 """
 
 from __future__ import annotations

@@ -203,9 +203,8 @@ class Released:
 class Method(ABC):
     """A method with its parameters: inherit this and your :class:`~understudy.base.parameters.Parameters`.
 
-    It must have a ``name``, ``plan`` and ``release``. Everything else has a default.
-    A function that has a module to itself takes the parameters first, and is assigned in the class:
-    ``release = releasing.release``.
+    It must have a ``name``, ``plan`` and ``release``. Everything else has a default. A function that has a module to
+    itself takes the parameters first, and is assigned in the class: ``release = releasing.release``.
     """
 
     name: ClassVar[str]

@@ -1,5 +1,4 @@
-"""Contents of Releases: stated by each method (``contents`` in its ``method.py``), checked when a Release is
-loaded."""
+"""Contents of Releases: stated by each method (``contents`` in its ``method.py``), checked when a Release is loaded."""
 
 from __future__ import annotations
 

@@ -46,8 +46,7 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
     batch_size: int | None = Field(None, ge=1, le=1_000_000)
     """Private texts in a batch as declared (s): the fixed divisor. Default: 31 with ``difference``, 255 otherwise."""
     batches: int | None = Field(None, ge=1, le=MOST_BATCHES)
-    """Batches of each label: a public number, ``expected_records`` / labels / ``batch_size`` if not
-    given."""
+    """Batches of each label: a public number, ``expected_records`` / labels / ``batch_size`` if not given."""
     tokens_per_batch: int | None = Field(None, ge=1, le=1_000_000)
     """Private tokens of a batch (r). Default: 256 with ``difference``, otherwise as many as the budget allows."""
     temperature: float | None = Field(None, gt=0, le=1e6)

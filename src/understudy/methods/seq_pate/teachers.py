@@ -145,10 +145,9 @@ class Group:
 class Teachers:
     """All teachers, group by group, kept in the private ``folder`` when they are trained, so that a killed run resumes.
 
-    Implements :class:`~understudy.privacy.measurement.Batches`, and
-    :class:`~understudy.privacy.measurement.Divided` with groups as parts. Memory: the tokens of all texts that are
-    read, and what a group takes, once per worker. ``kind`` is that of the machines that train
-    (:func:`kind_of_teachers`).
+    Implements :class:`~understudy.privacy.measurement.Batches`, and :class:`~understudy.privacy.measurement.Divided`
+    with groups as parts. Memory: the tokens of all texts that are read, and what a group takes, once per worker.
+    ``kind`` is that of the machines that train (:func:`kind_of_teachers`).
     """
 
     faculty: Faculty
@@ -362,12 +361,11 @@ class TeacherAnswers(PlannedQuery[Group, AnswersSpec]):
     Guarantee:
         Unit: a record, or an owner, whose records are all in one shard.
         Sensitivity: a teacher's answers are a function of its own shard and of public or released values alone
-            (:class:`Faculty`), so adding or removing a unit changes the answers of one
-            teacher from a to a'; there are as many teachers with it as without it. Each answer is integers of 0 or more
-            that add up to at most G = COUNT_GRID: probabilities of the candidates, shortened by 2^-20 and rounded
-            down, or G for the first choice. So |a_q - a'_q|_2^2 <= |a_q|^2 + |a'_q|^2 <= 2 G^2 and
-            |a_q - a'_q|_1 <= 2 G for each of the Q questions: sqrt(2 Q) G in L2 and 2 Q G in L1 for all of them.
-            NaN counts as 0.
+            (:class:`Faculty`), so adding or removing a unit changes the answers of one teacher from a to a'; there are
+            as many teachers with it as without it. Each answer is integers of 0 or more that add up to at most G =
+            COUNT_GRID: probabilities of the candidates, shortened by 2^-20 and rounded down, or G for the first choice.
+            So |a_q - a'_q|_2^2 <= |a_q|^2 + |a'_q|^2 <= 2 G^2 and |a_q - a'_q|_1 <= 2 G for each of the Q questions:
+            sqrt(2 Q) G in L2 and 2 Q G in L1 for all of them. NaN counts as 0.
         Source: Tian et al. 2022 (SeqPATE), with the noise on the sum.
     """
 

@@ -464,13 +464,12 @@ class TopicSums(_Nearest[EmbeddingSumsSpec]):
 
     Guarantee:
         Unit: a record; or an owner, all of whose records are in one block and are averaged, jointly over topics.
-        Sensitivity: a record adds one vector, to the row of its own topic, of L2 norm at most
-        sqrt(w^2 + (1 - w^2)) = 1, GRID in integers: each coordinate is rounded towards zero. Of s records of an owner
-        each adds a vector of norm at most GRID / s, whatever its topic: by the triangle inequality all together are no
-        longer than GRID. A record without a vector adds nothing.
-        Which topic a record has depends on its vector and the centres alone: scalar products are exact
-        (:mod:`understudy.methods.shared.evolution.voting`), and a vector's length is the root of an exact integer.
-        Nothing is divided by how many records a topic has.
+        Sensitivity: a record adds one vector, to the row of its own topic, of L2 norm at most sqrt(w^2 + (1 - w^2)) =
+        1, GRID in integers: each coordinate is rounded towards zero. Of s records of an owner each adds a vector of
+        norm at most GRID / s, whatever its topic: by the triangle inequality all together are no longer than GRID. A
+        record without a vector adds nothing. Which topic a record has depends on its vector and the centres alone:
+        scalar products are exact (:mod:`understudy.methods.shared.evolution.voting`), and a vector's length is the root
+        of an exact integer. Nothing is divided by how many records a topic has.
         Source: Blum et al. 2005, with the count and the sum as one vector.
     """
 
