@@ -253,8 +253,7 @@ def _breaks_off(text: str, words: Sequence[str], finish: str) -> bool:
 class Earlier:
     """The texts so far, to find later ones that are nearly the same.
 
-    Two are nearly the same if they share most of their runs of three words, without numbers. It is found by four
-    hashes.
+    Two are nearly the same if they share most of their runs of three words, without numbers. Four hashes find a text.
     """
 
     least: float = 0.8  # the smallest Jaccard index

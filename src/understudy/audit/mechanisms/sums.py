@@ -277,8 +277,7 @@ def votes(unit: Unit) -> VoteHistogram:
 
 
 def _added(unit: Unit) -> InMemory:
-    """Return two records of others, and the worst unit: a record, an owner's in both labels, or a secret's, all
-    equal."""
+    """Return two others' records, and the worst unit: a record, an owner's in both labels, or a secret's, all equal."""
     mine = {"record": [0], "owner": [0, 1, 1], "secret": [0, 0, 0]}[unit.kind]
     return embeddings([0, 1] + [0] * len(mine), [0, 1, *mine], [0, 1] + [2] * len(mine))
 

@@ -228,13 +228,11 @@ class Phrases:
         self._first = int(sizes[: len(real)].sum())
 
     def longest(self) -> Ints:
-        """Return ``Int64[len(others)]``: the number of words of the longest phrase that a text shares with a real
-        one."""
+        """Return ``Int64[len(others)]``: the words of the longest phrase that a text shares with a real one."""
         return self._by_text(np.maximum, self._copied)
 
     def covered(self, n: int) -> tuple[Ints, Ints]:
-        """Return, for each other text, the number of its words in copied phrases of at least ``n`` words, and of
-        all."""
+        """Return, for each other text, the number of its words in copied phrases of ``n`` words or more, and all."""
         copied = self._copied
         change = np.zeros(len(copied) + 1, dtype=np.int64)
         starts = np.flatnonzero(copied >= n)
@@ -269,7 +267,7 @@ class Phrases:
 
     @cached_property
     def _ranks(self) -> list[NDArray[np.int32]]:
-        """Yield, for k = 0, 1, ..., the rank of the 2^k words from each position, cut at the text's end, until all
+        """For k = 0, 1, ... yield the rank of the 2^k words from each position, cut at the text's end; until all
         differ."""
         ranks = [self._words]
         distinct, places = 0, np.arange(len(self._words))
@@ -424,8 +422,7 @@ NEARER = metric_named("nearer_to_real_than_holdout")
 
 
 def measure_neighbours(real: Sample, others: Mapping[str, Sample], **sampling: int) -> list[MetricValue]:
-    """Return distances and their ratios for each table; with held out texts, also which the synthetic ones are nearer
-    to.
+    """Return distances and their ratios for each table; and which of them synthetic texts are nearer to.
 
     Without embeddings, or with too few real texts, there is a note instead of a value.
     """

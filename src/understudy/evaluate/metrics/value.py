@@ -109,7 +109,7 @@ class MetricValue:
         settings: distinguish the values of one metric (``classifier``, ``label``, ``shots``, ``n`` ...).
         note: a remark in one sentence.
         reads_private: whether real texts went into it. If so, it is not covered by epsilon and stays in ``private/``.
-        sample_size: the number of the table's texts that it is based on: those trained on, or those that every table
+        sample_size: number of the table's texts that it is based on: those trained on, or those that every table
             was cut to; None for all.
     """
 

@@ -392,8 +392,7 @@ class TeacherAnswers(PlannedQuery[Group, AnswersSpec]):
         return found
 
     def _of(self, read: Any, candidates: NDArray[np.int32], real: int) -> NDArray[np.int64]:
-        """Return the first ``real`` teachers' answers, ``Int64[q, K]``, from the states ``Float[G, q, H]`` that the
-        head reads."""
+        """Return the first ``real`` teachers' answers, ``Int64[q, K]``, from the head's inputs ``Float[G, q, H]``."""
         found = np.zeros(candidates.shape, dtype=np.int64)
         for number, columns in enumerate(candidates):
             asked = columns >= 0

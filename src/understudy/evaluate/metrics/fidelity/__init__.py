@@ -113,7 +113,7 @@ def measure_fidelity(
 
 
 def _beside_a_half(tables: Mapping[str, Sample], seed: int) -> dict[str, Sample]:
-    """Return one half of the real texts, the other tables, and the other half as a yardstick; empty without a real
+    """Return half of the real texts, the other tables, and the other half as a yardstick; empty without a real
     table."""
     if REAL not in tables:
         return {}
@@ -252,8 +252,8 @@ def _belonging(
 def _of_others(records: Ints, kinds: NDArray[np.str_], seed: int) -> Ints:
     """Return, for each pair, a random one of the same kind from another record; -1 if there is none.
 
-    Pairs of a kind are ordered by their records, which are in random order, and shifted by the largest number of pairs
-    of one record.
+    Pairs of a kind are ordered by their records, which are in random order, and shifted by one record's largest number
+    of pairs.
     """
     order = np.random.default_rng(seed).permutation(int(records.max(initial=0)) + 1)
     found = np.full(len(records), -1, dtype=np.int64)

@@ -153,8 +153,8 @@ def accuracy_interval(truth: Classes, predictions: Sequence[Classes]) -> Interva
     Two things vary: the classifier (its seed, and its real texts), and the test texts. The first has Student's t
     interval over the classifiers, the second Wilson's over the test texts: a text is right in a share of the
     classifiers, and such shares vary no more than right and wrong do. As the two are independent, their half-widths are
-    added in quadrature (Zou and Donner 2008). Seeds alone would ignore the test's size, test texts alone the randomness
-    of a seed.
+    added in quadrature (Zou and Donner 2008). Seeds alone would ignore the test's size, test texts alone the seed's
+    randomness.
 
     Not included: another run of the method would have made other synthetic texts.
     """

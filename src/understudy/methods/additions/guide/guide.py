@@ -66,8 +66,8 @@ class Guide:
         return found
 
     def margins(self, vectors: Vectors, labels: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return ``Float64[n]``: how much better each text matches its label than any other; infinite if it is the only
-        one."""
+        """Return ``Float64[n]``: how much better each text matches its label than any other; infinite without
+        others."""
         scores = self.scores(vectors)
         own = np.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
         np.put_along_axis(scores, labels[:, None], -np.inf, axis=1)
@@ -150,8 +150,8 @@ class Choice:
     """The result of a choice.
 
     Args:
-        chosen: ``Int64[counts[label]]`` per label: indices of texts, in the order in which they were chosen. Fewer if
-            there are not enough.
+        chosen: ``Int64[counts[label]]`` per label: indices of texts, in the order in which they were chosen. May be
+            fewer.
     """
 
     chosen: tuple[NDArray[np.int64], ...]
@@ -162,11 +162,9 @@ def choose(guide: Guide, vectors: Vectors, labels: NDArray[np.int64], counts: Se
     """Choose ``counts[label]`` of the texts for each label: those that match it, distributed like the label's texts.
 
     Herding (Chen, Welling and Smola 2010): texts are chosen one by one, each the one that brings the sum of the chosen
-    nearest to that many times the target, a mean. So they do not repeat themselves, as the most typical texts alone
-    would.
+    nearest to that many times the target, a mean. So they do not repeat themselves, unlike the most typical texts.
 
-    Texts that match a different label are left out if there are enough others; else those with the largest margin fill
-    up.
+    Texts that match a different label are left out if there are enough others; else those of largest margin fill up.
 
     Without labels, the mean of the chosen texts follows that of the private ones; they are chosen among the more
     typical candidates, twice as many as requested.

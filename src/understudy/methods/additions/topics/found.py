@@ -121,8 +121,8 @@ def names_of(terms: Sequence[str]) -> tuple[str, ...]:
 
 
 def topic_counts(release: Release) -> tuple[list[float], float] | None:
-    """Return the noisy numbers of records of each label, and the standard deviation of their noise; None if the labels
-    are not topics."""
+    """Return each label's noisy number of records, and the standard deviation of the noise; None if labels are not
+    topics."""
     if not release.schema.topics:
         return None
     held = held_of(release)

@@ -77,8 +77,7 @@ class Instructions:
     def from_release(
         cls, arrays: Mapping[str, NDArray[Any]], strings: Mapping[str, Sequence[str]], columns: Sequence[str]
     ) -> Instructions:
-        """Read the arrays of :meth:`to_arrays`, and the form of the texts. Raises ConfigError if the lengths do not
-        fit."""
+        """Read the arrays of :meth:`to_arrays`, and the form of the texts. ConfigError if the lengths do not fit."""
         tokens, lengths = arrays["prompt_tokens"].tolist(), arrays["prompt_lengths"].tolist()
         if sum(lengths) != len(tokens) or min(lengths, default=0) < 1:
             raise ConfigError("The prompts of the Release are damaged.", "Ask the sender for a new copy.")

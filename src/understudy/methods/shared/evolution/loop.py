@@ -306,7 +306,7 @@ def estimate_calls(
     *,
     sizes: Sequence[int] | None = None,
 ) -> CallEstimate:
-    """Estimate the calls if none fails. ``sizes`` as of :func:`evolve`; without them, populations are no larger than
+    """Estimate the calls if none fails. ``sizes`` as of :func:`evolve`; without them, populations are at most
     ``counts``."""
     sizes = sizes or sizes_within(parameters, counts)
     kept = sizes if parameters.harvest == "population" else [0] * len(counts)

@@ -197,7 +197,7 @@ class TextAPI:
 def longest_prompts(
     parameters: EvolutionParameters, release: Release, writer: Writer, *, keywords: Sequence[Sequence[str]] = ()
 ) -> Iterator[tuple[Message, ...]]:
-    """Return the longest prompts for each label and its keywords (by default the public ones), with texts of full
+    """Return the longest prompts for each label and its keywords (default: the public ones), with texts of full
     length."""
     writing, template = writer.parameters, writer.template
     known = sorted(template.evolution_examples, key=lambda each: len(each.text), reverse=True)

@@ -134,8 +134,7 @@ class _TorchGroup:
 
 
 def _ready(candidates: NDArray[np.int16], distance: Distance) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
-    """Return the vectors to multiply with, integers of norm at most 2^12, and what is subtracted from each candidate's
-    scores."""
+    """Return the vectors to multiply with, integers of norm at most 2^12, and the numbers to subtract from scores."""
     vectors = candidates.astype(np.float32)
     if distance == "cosine":
         return vectors, None

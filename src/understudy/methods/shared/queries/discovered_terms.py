@@ -250,8 +250,7 @@ def _at_once(lengths: Sequence[int]) -> Iterator[slice]:
 def _chosen(
     units: Integers, priorities: Hashes, codes: Integers, *, most: int
 ) -> tuple[Integers, Hashes, Integers, Integers]:
-    """Return, for each unit, each term once, the ``most`` of lowest priority, in order; and how many of its unit
-    count."""
+    """Return, for each unit, each term once, the ``most`` of lowest priority, in order; and how many count."""
     order = np.lexsort((priorities, units))
     units, priorities, codes = units[order], priorities[order], codes[order]
     new = np.ones(len(order), dtype=np.bool_)
@@ -300,8 +299,7 @@ class Runs:
         return self._written(pa.table({"key": keys, "value": values}) for keys, values in rows)
 
     def merged(self, files: Iterable[Path]) -> Iterator[Any]:
-        """Yield Arrow tables of ``key`` and ``value``: each key once, in order. Memory: 16,384 rows of at most 64
-        files."""
+        """Yield Arrow tables ``key``, ``value``: each key once, in order. Memory: 16,384 rows of at most 64 files."""
         files = list(files)
         while len(files) > _TOGETHER:
             some, files = files[:_TOGETHER], files[_TOGETHER:]
