@@ -147,7 +147,7 @@ def test_secrets_are_audited_beside_what_their_noise_means_as_an_epsilon(tmp_pat
 def test_which_record_holds_which_secret_cannot_be_public_in_an_audit(tmp_path: Path) -> None:
     settings = run_config(protecting(tmp_path, llm="builtin"))
     parameters = {**settings.method_parameters, "incidence": "public"}
-    with pytest.raises(ConfigError, match="which this run declares public"):
+    with pytest.raises(ConfigError, match="but this run declares that public"):
         audit_run(settings.model_copy(update={"method_parameters": parameters}))
 
 

@@ -146,7 +146,7 @@ def test_a_new_run_in_the_folder_takes_the_old_figures_away(tmp_path: Path, made
         ({"epsilon": 3}, "epsilon"),
         ({"charge_metrics": "-1"}, "charge_metrics"),
         ({"real": "one.csv", "embedder": "none"}, "too few"),
-        ({"synthetic": "empty"}, "holds no synthetic table"),
+        ({"synthetic": "empty"}, "contains no synthetic table"),
         ({"synthetic": "out/release/synthetic.parquet"}, "No text column"),
     ],
 )

@@ -40,8 +40,8 @@ class Canary:
     """A record that may be planted. Private; its ``repr`` shows nothing.
 
     Args:
-        name: unique; the owner of this record, if owners are protected. prefix: the first words of a record of the
-            corpus; may be empty.
+        name: unique; the owner of this record, if owners are protected.
+        prefix: the first words of a record of the corpus; may be empty.
         terms: rare public terms, in no other canary.
         label: the label of the record that the prefix is from; None without labels.
         planted: the coin.

@@ -33,8 +33,8 @@ class Neighbour:
     its ``repr`` shows nothing.
 
     Args:
-        last: the name of the last unit of ``before``; pairs with one name share that table. units: by how many units
-            the tables differ: 2 if one is replaced.
+        last: the name of the last unit of ``before``; pairs with one name share that table.
+        units: by how many units the tables differ: 2 if one is replaced.
     """
 
     name: str
@@ -48,8 +48,8 @@ def neighbours_of(corpus: Corpus, unit: Unit, finder: SecretFinder | None, *, sk
     """Return pairs of the table and a neighbour, the most revealing ones first.
 
     Args:
-        finder: of secrets, if these are protected. skips: whether bad rows are left out, so that an empty text and an
-            unknown label are neighbours too.
+        finder: of secrets, if these are protected.
+        skips: whether bad rows are left out, so that an empty text and an unknown label are neighbours too.
 
     Raises ConfigError if the table has too few units.
     """

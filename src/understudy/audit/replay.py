@@ -47,8 +47,8 @@ class ReplayAudit:
 
     Args:
         unsteady: what differs between two runs on the *same* table; if anything does, the replay is inconclusive.
-            measurements: how many noisy values a run requests. unchecked: charges whose sensitivity is not known here,
-                so that their exact values were not compared.
+        measurements: how many noisy values a run requests.
+        unchecked: charges whose sensitivity is not known here, so that their exact values were not compared.
     """
 
     method: str

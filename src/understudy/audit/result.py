@@ -1,7 +1,6 @@
 """The result of an audit of a whole run: a lower bound on epsilon from many canaries, and the promise.
 
-The limit on right guesses of a private run's coins is in
-:mod:`understudy.evaluate.metrics.guesses`.
+The limit on right guesses of a private run's coins is in :mod:`understudy.evaluate.metrics.guesses`.
 """
 
 from __future__ import annotations
@@ -130,7 +129,8 @@ class GroupBound:
     A promise holds for every record, so for each group too; an attack may do better on one than on all.
 
     Args:
-        attack: the strongest one, by ``epsilon``. largest_bound: the bound if all guesses had been right.
+        attack: the strongest one, by ``epsilon``.
+        largest_bound: the bound if all guesses had been right.
     """
 
     name: str
@@ -147,11 +147,11 @@ class RunAudit:
 
     Args:
         unit: what it protects, in words; each canary is one such unit.
-        private: False if noise was off or seeded: then the promise is that of the same run with noise. confidence: of
-            ``bound``, over all attacks and rules together.
+        private: False if noise was off or seeded: then the promise is that of the same run with noise.
+        confidence: of ``bound``, over all attacks and rules together.
         largest_bound: the bound if all guesses had been right: the power of the test.
-        canaries_needed: how many canaries could show a violation of this promise; None if 100,000 could not. groups:
-            bounds by group, which hold jointly with ``confidence``, separately from ``bound``.
+        canaries_needed: how many canaries could show a violation of this promise; None if 100,000 could not.
+        groups: bounds by group, which hold jointly with ``confidence``, separately from ``bound``.
     """
 
     method: str

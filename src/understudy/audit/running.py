@@ -89,8 +89,8 @@ class AuditParameters(Parameters):
     suffix_terms: int = Field(8, ge=1, le=100)
     """Number of rare public terms with which it ends."""
     attacks: CommaSeparated = ()
-    """Attacks to make: terms, ngram, embedding, release. Default: all that fit the method. Fewer, chosen beforehand,
-    give a sharper bound."""
+    """Attacks to make: terms, ngram, embedding, release. Default: all that fit the method. Fewer, chosen before,
+    sharpen it."""
     confidence: float = Field(0.95, ge=0.5, lt=1)
     """Confidence of the bound, over all attacks together."""
 

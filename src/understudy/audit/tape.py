@@ -70,8 +70,7 @@ class Tape:
     """The values and actions of one run; with the tape of the ``first`` run, it reuses its values.
 
     Args:
-        units: by how many units the table differs from the first one's: an exact sum may move by this many
-            sensitivities.
+        units: by how many units the table differs from the first one's: a sum may move by so many sensitivities.
     """
 
     first: Tape | None = None
@@ -164,9 +163,7 @@ def _moved(mechanism: Any, kind: NoiseKind | None, scale: float, records: int) -
     if isinstance(mechanism, PrivateTokens):
         test = mechanism.test
         of_test = test.grid if test is not None and scale == 2 * test.scale(mechanism.batch_size) else 0
-        bound = (
-            of_test if kind else mechanism.grid * (scale == mechanism.scale)
-        )  # thresholds and public tokens are unchanged
+        bound = of_test if kind else mechanism.grid * (scale == mechanism.scale)  # thresholds and public tokens stay
     elif isinstance(mechanism, SubsampledTokens):
         bound = math.sqrt(2) * mechanism.grid if kind else 1
     elif isinstance(mechanism, DPSGD):

@@ -1,1 +1,1 @@
-"""The evaluation of a synthetic table: what is read, what is measured, what is released with a charge."""
+"""The evaluation of a synthetic table: reading tables, measuring, and releasing metrics with a charge."""

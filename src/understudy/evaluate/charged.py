@@ -53,10 +53,10 @@ LARGEST_GRID = 2.0**28
 RECORDS = metric_named("records")
 LENGTH_SHARE = metric_named("length_share")
 _RESAMPLES = 2000
-_MOST_RECORDS = 2**53  # of a total that is all noise, which may be more than any integer that is sampled
+_MOST_RECORDS = 2**53  # limit for a total that is all noise, which may exceed any integer that is sampled
 
 Right = Callable[[BoundedBatch], NDArray[np.bool_]]
-"""Which records of a batch a classifier labels correctly, ``Bool[n]``, each judged from that record alone."""
+"""Returns which records of a batch a classifier labels correctly, ``Bool[n]``, each judged from that record alone."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,7 +73,7 @@ class MetricCounts(Query[BoundedBatch]):
 
     Args:
         labels: size of the label set, 1 without labels.
-        classifiers: by name, which records are labelled correctly.
+        classifiers: by name, functions for which records are labelled correctly.
         unit: the privacy unit.
 
     Raises:
@@ -108,7 +108,7 @@ class MetricCounts(Query[BoundedBatch]):
         return Sensitivity.of_counts(self.blocks, grid=self.grid)
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        """In steps of 1/``grid``."""
+        """Return counts in steps of 1/``grid``."""
         counts = np.zeros(self.shape, dtype=np.int64)
         weights = int(self.grid) // batch.shares
         np.add.at(counts, batch.labels, weights)
@@ -122,7 +122,7 @@ class MetricCounts(Query[BoundedBatch]):
 
 
 def length_bins(texts: Sequence[str]) -> NDArray[np.int64]:
-    """The place of each text's number of words (split at white space) among the edges, ``Int64[len(texts)]``."""
+    """Return the bin of each text's number of words (split at white space), ``Int64[len(texts)]``."""
     words = np.array([len(text.split()) for text in texts], dtype=np.int64)
     return np.searchsorted(np.array(LENGTH_EDGES), words, side="right").astype(np.int64) - 1
 
@@ -136,10 +136,11 @@ def charged_values(
     noise_scale: float,
     seed: int,
 ) -> tuple[MetricValue, ...]:
-    """What noisy counts say: shares of labels and lengths, and the accuracy of classifiers of synthetic texts.
+    """Return the metrics of noisy counts: shares of labels and lengths, and the accuracy of synthetic texts'
+    classifiers.
 
-    Shares are ratios of noisy sums, brought into [0, 1]. Intervals take the noise as known and, for shares, the records
-    as a random sample: counts are sampled again around the released ones.
+    Shares are ratios of noisy sums, clipped to [0, 1]. Intervals assume known noise and, for shares, that the records
+    are a random sample: counts are sampled again around the released ones.
 
     Args:
         counts: ``Float64`` in the order of :class:`MetricCounts`.
@@ -186,14 +187,14 @@ class _Ratios:
     def _ratio(
         self, hits: float, total: float, noise: NDArray[np.float64], noise_of_total: NDArray[np.float64]
     ) -> tuple[float, Interval]:
-        """Hits over total, in [0, 1]; the interval is that of simulated repetitions."""
+        """Return hits over total, in [0, 1], with an interval from simulated repetitions."""
         value = min(max(hits / total, 0.0), 1.0) if total > 0 else 0.0
         again = self._generator.binomial(min(max(0, round(total)), _MOST_RECORDS), value, size=_RESAMPLES) + noise
         whole = total + noise_of_total
         return value, _interval(np.divide(again, whole, out=np.zeros_like(again), where=whole > 0).clip(0, 1))
 
     def _noise(self, terms: int) -> NDArray[np.float64]:
-        """Laplace noise (the difference of two exponentials) of a sum of ``terms`` counts, ``Float64[resamples]``."""
+        """Sample Laplace noise (two exponentials' difference) of a sum of ``terms`` counts, ``Float64[resamples]``."""
         up, down = (self._generator.gamma(terms, self._scale, size=_RESAMPLES) for _ in range(2))
         noise: NDArray[np.float64] = up - down
         return noise
@@ -217,13 +218,13 @@ def _value(
 
 @dataclass(frozen=True)
 class ChargedMetrics:
-    """What is released of a private table, and on which terms.
+    """The metrics to release of a private table, and their conditions.
 
     Args:
         unit: the privacy unit that the dataset was opened with.
-        epsilon: what the metrics cost (pure, delta 0).
+        epsilon: the cost of the metrics (pure, delta 0).
         named: whether the user named the dataset; otherwise the statement of the synthetic texts did.
-        ledger: id of the ledger in which the synthetic texts' run charged this dataset; None if that is not known.
+        ledger: id of the ledger in which the synthetic texts' run charged this dataset; None if unknown.
     """
 
     dataset: str
@@ -239,7 +240,7 @@ class ChargedMetrics:
         return Budget(self.epsilon, 0)
 
     def mechanism(self, query: MetricCounts) -> NoisySum:
-        """Discrete Laplace noise on the counts, calibrated not to pass epsilon."""
+        """Return discrete Laplace noise on the counts, calibrated not to exceed epsilon."""
         epsilon = float(self.budget.epsilon)
         multiplier = 1 / epsilon
         while 1 / multiplier > epsilon:
@@ -270,8 +271,8 @@ def release_metrics(
 
     Args:
         synthetic: released texts, on which the classifiers are trained.
-        table_sha256: of the table that holds them, from :func:`understudy.evaluate.synthetic.table_sha256`.
-        folder: its ``private/metrics`` keeps the noisy counts.
+        table_sha256: of their table, from :func:`understudy.evaluate.synthetic.table_sha256`.
+        folder: its ``private/metrics`` contains the noisy counts.
         trusted: who could read the real texts, one sentence each.
 
     Raises:
@@ -282,7 +283,7 @@ def release_metrics(
     if wanted.unit.kind == "secret":
         raise ConfigError(
             "Metrics are charged by epsilon, and this dataset's budget protects secrets.",
-            "Leave --charge-metrics out: the metrics in private/ are for the data's holder.",
+            "Leave --charge-metrics out: the metrics in private/ are for the data holder.",
         )
     if not corpus.schema.labels_declared:
         raise ConfigError(
@@ -343,7 +344,7 @@ def release_metrics(
         charges=plan.charges,
     )
     made.save(folder.metrics_file)
-    listener.say(f"Wrote what was released to {folder.metrics_file}.")
+    listener.say(f"Wrote the released metrics to {folder.metrics_file}.")
     return made
 
 
@@ -372,11 +373,11 @@ def _counts(
 
 
 def _require_ledger(wanted: ChargedMetrics, ledger: Ledger) -> None:
-    """See that the ledger is the one in which the run of the synthetic texts was charged, as far as that is known."""
+    """Check that the ledger is the one in which the run of the synthetic texts was charged, if that is known."""
     if wanted.ledger not in (None, ledger.id):
         raise LedgerError(
             f"The run in this folder was charged in another ledger than {ledger.location}.",
-            "Name that one with --ledger: what is charged in two ledgers is never added up.",
+            "Name that one with --ledger: charges in two ledgers are never added up.",
         )
     if not wanted.named and ledger.dataset(wanted.dataset) is None:
         raise LedgerError(
@@ -406,7 +407,7 @@ def _right(name: str, synthetic: Sample, labels: Sequence[str], embedder: Embedd
 def _lasting(
     wanted: ChargedMetrics, labels: Sequence[str], synthetic: Sample, embedder: Embedder | None
 ) -> dict[str, Any]:
-    """What a repeated call must have in common with the first; otherwise it is another release."""
+    """Return what a repeated call must share with the first; otherwise it is a different release."""
     table = json.dumps([synthetic.texts, synthetic.labels], ensure_ascii=False)
     reads_vectors = [kind_named(name).embeddings for name in wanted.classifiers]
     return {

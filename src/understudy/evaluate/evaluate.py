@@ -1,4 +1,4 @@
-"""One evaluation from start to finish: the synthetic texts beside the real ones."""
+"""One evaluation from start to finish: the synthetic texts compared with the real ones."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ class Tables:
     Args:
         beside: other tables to train on, by name.
         holdout: real texts that the synthetic ones were not made from.
-        recipient: unlabelled texts of whoever will use a classifier.
-        public: public texts that the synthetic ones may have strings from.
-        schema: a JSON schema that texts should keep to.
-        tuned: the language model that the Release of the synthetic ones holds, if it is here.
-        promised: epsilon and delta of the synthetic texts, where their folder states them.
+        recipient: unlabelled texts of the future user of a classifier.
+        public: public texts whose strings may be in the synthetic ones.
+        schema: a JSON schema that texts should fit.
+        tuned: the language model in the Release of the synthetic ones, if available.
+        promised: epsilon and delta of the synthetic texts, if their folder states them.
     """
 
     synthetic: Sample
@@ -198,7 +198,7 @@ def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **op
             others_own = made.folder is None or made.folder.root.resolve() != folder.root.resolve()
             if others_own and (folder.shareable / "statement.json").exists():
                 raise ConfigError(
-                    f"Folder {folder.root.name} holds another run, next to whose statement the metrics would appear.",
+                    f"Folder {folder.root.name} contains another run: the metrics would be next to its statement.",
                     "Evaluate that folder, or use another --output.",
                 )
         working = stack.enter_context(ExitStack())
@@ -233,13 +233,13 @@ def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **op
             )
         listener.say("Reading the real texts.")
         told = listener
-        if wanted is not None:  # how many records there are must not show in what is said
-            listener.say("Measuring what stays private: this may take minutes.")
+        if wanted is not None:  # messages must not reveal the number of records
+            listener.say("Measuring private metrics: this may take minutes.")
             told = SILENT
         sample = read_sample(corpus, at_most=config.max_texts, seed=config.seed)
         if len(sample) < _FEWEST and wanted is None:
-            raise ConfigError("The real table holds too few texts to compare with.", "Give one with two or more.")
-        if len(sample) < _FEWEST:  # what was charged for is out: how this ends must not tell how many records there are
+            raise ConfigError("The real table has too few texts to compare with.", "Give one with at least two.")
+        if len(sample) < _FEWEST:  # the charged metrics are released: the outcome must not reveal the number of records
             evaluation = Evaluation((), None, {"nothing_measured": "too few real texts to compare with"})
         else:
             sample = embedded(sample, embedding, told, "real")
@@ -260,13 +260,13 @@ def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **op
 _FUNCTION_WORDS = frozenset(("the", "and", "to", "for", "with", "this", "that", "you"))
 _FEWEST_WORDS, _LEAST_SHARE, _LOOKED_AT = 200, 0.01, 200
 _FOREIGN = (
-    "The real texts do not look English, and the built-in embedder knows no other language: what goes by embeddings "
-    "says little. Name another embedder (docs/languages.md)."
+    "The real texts do not look English, and the built-in embedder knows only English: metrics of embeddings "
+    "mean little. Name another embedder (docs/languages.md)."
 )
 
 
 def _is_foreign(sample: Sample) -> bool:
-    """Whether hardly a word is one that English texts cannot do without."""
+    """Return whether hardly any word is among the most common English ones."""
     words = [word for text in sample.texts[:_LOOKED_AT] for word in split_words(text)]
     return len(words) >= _FEWEST_WORDS and sum(word in _FUNCTION_WORDS for word in words) < _LEAST_SHARE * len(words)
 
@@ -279,7 +279,7 @@ class _Others:
 
 
 def _apart(options: Mapping[str, Any]) -> tuple[dict[str, Any], _Others]:
-    """The settings, with the name of each table that is in memory in its place; and the tables."""
+    """Return the settings, with names in place of tables in memory; and these tables."""
     settings = dict(options)
     held = {name: settings.get(name) for name in ("holdout", "recipient")}
     for name, table in held.items():
@@ -295,14 +295,14 @@ def _apart(options: Mapping[str, Any]) -> tuple[dict[str, Any], _Others]:
 
 
 def _read(config: EvaluationConfig, corpus: Corpus, made: Made, others: _Others) -> Tables:
-    """All tables but the real one: what is wrong with them is known before anything is embedded or charged."""
+    """Read all tables except the real one, so that errors appear before anything is embedded or charged."""
 
     def sample(table: Corpus) -> Sample:
         return read_sample(table, at_most=config.max_texts, seed=config.seed)
 
     synthetic = sample(made.table)
     if not len(synthetic):
-        raise ConfigError("The synthetic table holds no text.", "Give one that does.")
+        raise ConfigError("The synthetic table contains no text.", "Give one with texts.")
     holdout = None
     if others.holdout is not None:
         try:
@@ -322,7 +322,7 @@ def _read(config: EvaluationConfig, corpus: Corpus, made: Made, others: _Others)
 
 
 def _promised(statement: Statement | None) -> tuple[float, float] | None:
-    """Epsilon and delta of a statement; None where nothing is promised, or for secrets."""
+    """Return epsilon and delta of a statement; None if nothing is promised, or for secrets."""
     if statement is None or not statement.private or not isinstance(statement.budget, Budget):
         return None
     return float(statement.budget.epsilon), float(statement.budget.delta)
@@ -342,20 +342,20 @@ def _check_columns(real: Corpus, synthetic: Corpus) -> None:
 
 
 def _wanted(config: EvaluationConfig, corpus: Corpus, made: Made) -> ChargedMetrics:
-    """What is to be released, and on which terms. Raises ConfigError for all that forbids it, before a text is read."""
+    """Return what to release, and its conditions. Raises ConfigError if it is not allowed, before a text is read."""
     if made.folder is None or made.statement is None:
         raise ConfigError(
-            "Metrics that are charged stand beside the statement of the synthetic texts, and there is none.",
+            "Charged metrics need the statement of the synthetic texts, but there is none.",
             "Evaluate the output folder of `understudy run` or `generate`.",
         )
     if not made.statement.private and not (config.insecure_no_noise or config.insecure_noise_seed is not None):
         raise ConfigError(
-            "The synthetic texts were made without noise, so nothing that is learnt from them is private.",
-            "Evaluate a run with a promise.",
+            "The synthetic texts were made without noise, so nothing learnt from them is private.",
+            "Evaluate a run with noise.",
         )
     if not made.statement.labels_declared:
         raise ConfigError(
-            "The label set of the synthetic texts was read from the data: it is not protected, and would be named.",
+            "The label set of the synthetic texts was read from the data: it is not protected, but would be shown.",
             "Leave --charge-metrics out, or make a run with a declared label set.",
         )
     assert config.charge_metrics is not None
@@ -374,30 +374,29 @@ def _wanted(config: EvaluationConfig, corpus: Corpus, made: Made) -> ChargedMetr
 
 
 def _ledger_of_run(folder: OutputFolder) -> str | None:
-    """The id of the ledger in which the folder's run was charged, where its private half is here and says so."""
-    if not os.path.exists(folder.private / FILE):  # noqa: PTH110 - of another's folder it may not be told
+    """Return the id of the ledger in which the folder's run was charged, if its private half is here and states it."""
+    if not os.path.exists(folder.private / FILE):  # noqa: PTH110 - another user's folder may not be readable
         return None
     with RunStore.open(folder.private, noise=SYSTEM) as store:
         return ledger_of(store)
 
 
 def _unit(config: EvaluationConfig, corpus: Corpus, statement: Statement) -> Unit:
-    """Whom the charged metrics protect: whom the synthetic table's promise names, if no owner column is given."""
+    """Return whom the charged metrics protect: by default, the unit of the synthetic table's promise."""
     unit = statement.unit
     if config.owner:
         unit = Unit("owner", config.max_records_per_owner, config.owner)
     if unit.kind != "secret" and corpus.schema.owner != unit.column:
         raise ConfigError(
             f"The real table has the owner column {corpus.schema.owner!r}, and one {unit.name} is protected.",
-            "Name the owner column that tells the protected units apart, the same for the table and for --owner.",
+            "Name the owner column that identifies the protected units, the same for the table and for --owner.",
         )
     return unit
 
 
 @contextmanager
 def _open_engine(config: EvaluationConfig, folder: OutputFolder | None) -> Iterator[Engine | None]:
-    """Where texts are embedded: an engine with a scratch folder beside the results, removed with it; None for this
-    process."""
+    """Return where texts are embedded: an engine with a scratch folder next to the results; None for this process."""
     if folder is not None and config.engine != "in-process":
         folder.make_private()
     private = Path(tempfile.gettempdir()) if folder is None else folder.private
@@ -411,8 +410,8 @@ def _open_engine(config: EvaluationConfig, folder: OutputFolder | None) -> Itera
 
 
 def _load_embedder(config: EvaluationConfig, folder: OutputFolder | None, engine: Engine | None) -> Embedder | None:
-    """The embedder, if there is one: allowed to read the real texts, and alike on all workers. It reuses vectors that
-    the folder's run has stored."""
+    """Return the embedder, if any: allowed to read the real texts, and equal on all workers. It reuses vectors that the
+    folder's run has stored."""
     if config.embedder == "none":
         return None
     embedder = catalog.load_embedder(config.embedder)
@@ -425,7 +424,7 @@ def _load_embedder(config: EvaluationConfig, folder: OutputFolder | None, engine
 
 
 def _tuned_model(config: EvaluationConfig, made: Made, listener: Listener) -> TunedModel | None:
-    """The language model that the folder's Release holds; None where it holds none, or its base model is not here."""
+    """Return the language model in the folder's Release; None if it has none, or its base model is not available."""
     if made.release is None or "utility" not in config.metrics:
         return None
     named = made.release.statement.public_inputs.get("private model")

@@ -23,14 +23,14 @@ def _among(known: tuple[str, ...], name: str) -> AfterValidator:
 
 
 class EvaluationParameters(Parameters):
-    """What is measured."""
+    """What to measure."""
 
     holdout: str | None = None
     """Real texts that were never used for the synthetic ones: the reference for every metric."""
     beside: CommaSeparated = ()
     """Other synthetic tables or output folders to train on and compare, as NAME=PATH: ``baseline=baseline.parquet``."""
     metrics: Annotated[CommaSeparated, _among(FAMILIES, "metrics")] = FAMILIES
-    """Which questions: ``fidelity``, ``utility``, ``leakage``."""
+    """Which families of metrics: ``fidelity``, ``utility``, ``leakage``."""
     classifiers: Annotated[CommaSeparated, _among(CLASSIFIERS, "classifiers")] = CLASSIFIERS[:3]
     """Which are trained: ``tf-idf``, ``embedding``, ``network``, ``encoder`` (slow)."""
     column_classifiers: bool = True
@@ -40,20 +40,20 @@ class EvaluationParameters(Parameters):
     language_model: bool = False
     """Tune a small language model on the synthetic texts and test it on real ones (minutes)."""
     in_context: CommaSeparated = ()
-    """Accuracy of a local model that is shown so many synthetic examples: ``0,4,8`` (minutes)."""
+    """Accuracy of a local model that is shown this many synthetic examples: ``0,4,8`` (minutes)."""
     local_model: str = "builtin"
     """The model for both, and the base of a released language model: ``builtin``, ``hf:ORG/NAME`` or
     ``hf:./FOLDER``."""
     detectors: CommaSeparated = ("email", "phone", "url", "iban", "credit_card", "us_ssn")
     """Detectors of personal data that may be replayed (docs/secrets.md)."""
     public_texts: str | None = public_file(None)
-    """A file of public text, such as a prompt's examples: personal data that it also holds are counted separately."""
+    """A file of public text, such as a prompt's examples: personal data in it are counted separately."""
     json_schema: str | None = public_file(None)
-    """JSON Schema that texts should keep to."""
+    """JSON Schema that texts should fit."""
     max_texts: int = Field(10_000, ge=2)
-    """Most texts of a table that are looked at, a random sample."""
+    """Most texts of a table that are used, a random sample."""
     seeds: int = Field(3, ge=1)
-    """How often what is trained is trained."""
+    """How often each training is repeated, with different seeds."""
     embedder: str = "builtin"
     """``builtin``, ``hf:ORG/NAME`` or ``none`` (metrics on embeddings are left out)."""
     trust_endpoint: bool = False
@@ -93,12 +93,12 @@ class ChargeParameters(Parameters):
 
 
 class ResultParameters(Parameters):
-    """Where the results go."""
+    """Where results are written."""
 
     output: str | None = None
     """Folder for the results. Default: the output folder that is evaluated."""
     fresh: bool = False
-    """Release metrics again in a folder that holds some; charges again."""
+    """Release metrics again in a folder that contains some; charges again."""
 
 
 class EvaluationConfig(

@@ -1,4 +1,4 @@
-"""The synthetic table, read back: a stranger may have made it."""
+"""Reading synthetic tables, which may come from anybody."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from understudy.schema.labels import canonical
 from understudy.schema.layout import Layout, plain_layout
 
 MOST_ROWS = 2_000_000
-"""Rows of a synthetic table that a report is made of."""
+"""Largest number of rows of a synthetic table in a report."""
 MOST_BYTES = 1024**3
-"""Bytes of its texts, labels and provenance, uncompressed."""
+"""Largest number of bytes of its texts, labels and provenance, uncompressed."""
 _AT_ONCE = 4096
 _LONGEST = 64 * 1024**2
 T = TypeVar("T", Evaluation, ReleasedMetrics)
 _NO_SCHEMA = PublicSchema(label=LABEL)
-"""Of a table without a file that says what its columns are."""
+"""The schema of a table without a file that describes its columns."""
 
 
 class Row(NamedTuple):
@@ -60,7 +60,7 @@ class Row(NamedTuple):
 
 
 class TooLarge(ValueError):
-    """The table has more rows or bytes than are read."""
+    """The table has too many rows or bytes."""
 
 
 _MAKE = "Make it again with `understudy generate`."
@@ -68,7 +68,7 @@ _MAKE = "Make it again with `understudy generate`."
 
 @contextmanager
 def readable(table: Path, too_large: str = "cannot be read.", instead: str = _MAKE) -> Iterator[None]:
-    """Let whatever a damaged table fails with end in an error of ours, and one that is too large in that error."""
+    """Turn any error of a damaged table into one of ours, and that of a too large table into its own."""
     try:
         yield
     except TooLarge:
@@ -78,7 +78,7 @@ def readable(table: Path, too_large: str = "cannot be read.", instead: str = _MA
 
 
 def read_rows(path: Path, *, at_once: int = _AT_ONCE, typed: Sequence[str] = ()) -> Iterator[Row]:
-    """The rows of a table in Parquet, CSV or JSON lines, with what the file beside it knows of them.
+    """Yield the rows of a table in Parquet, CSV or JSON lines, with their details from the file next to it.
 
     Args:
         at_once: rows of Parquet that are decoded together.
@@ -106,14 +106,14 @@ def read_rows(path: Path, *, at_once: int = _AT_ONCE, typed: Sequence[str] = ())
 
 
 class _Beside:
-    """What is known of the rows of a table that may have lost some, or have them in another order."""
+    """Details of the rows of a table, which may lack some rows or have another order."""
 
     def __init__(self, rows: Iterator[Mapping[str, Any]]) -> None:
         self._rows = rows
         self._passed: dict[str, deque[Mapping[str, Any]]] = {}
 
     def __call__(self, sha256: str) -> Mapping[str, Any]:
-        """Return what is known of a row whose text has this hash; nothing of one that is not there."""
+        """Return the details of a row whose text has this hash; empty if there is no such row."""
         if waiting := self._passed.get(sha256):
             return waiting.popleft()
         for row in self._rows:
@@ -140,15 +140,14 @@ def _read_file(
 
 
 def as_in(table: Path, schema: PublicSchema, columns: Sequence[Column]) -> list[Column]:
-    """Typed columns as a file of a synthetic table has their values: written as in the private table where they are
-    text there."""
+    """Typed columns with the values of a synthetic table's file: if it has text, written as in the private table."""
     as_source = table.suffix != ".parquet" and table.suffix[1:] == schema.layout.format
     return [each if as_source or schema.layout.is_text(each.name) else each.plain for each in columns]
 
 
 def _require_end(path: Path) -> None:
-    """See that reading the file comes to an end; ValueError or TooLarge if not."""
-    if not path.is_file():  # a pipe would be waited for
+    """Check that reading the file will end; else raise ValueError or TooLarge."""
+    if not path.is_file():  # reading a pipe would block
         raise ValueError("no file")
     if path.stat().st_size > MOST_BYTES:
         raise TooLarge
@@ -179,18 +178,18 @@ def _parquet_rows(
         _check_size(path, plain.metadata)
         names, strings = _flat_columns(plain, names, typed)
     size = 0
-    with pq.ParquetFile(path, read_dictionary=strings) as file:  # a string that occurs often is held once
+    with pq.ParquetFile(path, read_dictionary=strings) as file:  # a frequent string is stored once
         for batch in file.iter_batches(at_once, columns=names, use_threads=False):
             size += sum(map(_decoded_size, batch.columns))
             if size > MOST_BYTES:
                 raise TooLarge
             columns = {name: batch.column(name) for name in names}
-            for row in range(batch.num_rows):  # one by one: what is held once for all would be copied for each
+            for row in range(batch.num_rows):  # one by one: a shared string would be copied for each
                 yield {name: column[row].as_py() for name, column in columns.items()}
 
 
 def _flat_columns(file: Any, wanted: Sequence[str], typed: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The columns that are read, and which of them hold strings; before anything in them is decoded.
+    """Return the columns to read, and which of them contain strings, before anything in them is decoded.
 
     Raises:
         ValueError: one is of a type that understudy does not write: in a list or a struct a page of a few bytes is
@@ -202,10 +201,10 @@ def _flat_columns(file: Any, wanted: Sequence[str], typed: Sequence[str]) -> tup
     strings = [name for name, kind in types.items() if t.is_string(kind) or t.is_large_string(kind)]
     others = {*strings, wanted[1], *typed}
     if not all(_is_flat(kind) for kind in types.values()) or set(names) - others:
-        raise ValueError("a column is of another type")
+        raise ValueError("a column has the wrong type")
     paths = [file.metadata.schema.column(place).path for place in range(file.metadata.num_columns)]
     if sum(path.split(".")[0] in names for path in paths) > len(names):  # read together with a column of that name
-        raise ValueError("a column is there twice")
+        raise ValueError("a column occurs twice")
     return names, strings
 
 
@@ -235,14 +234,14 @@ def _decoded_size(column: Any) -> int:
 
 _MOST_SHOWN = 300
 MOST_CHARACTERS = 20_000
-"""Most characters of one text; the rest of a longer one is in no chart, and an ellipsis replaces it."""
+"""Most characters of one text; an ellipsis replaces the rest, which is not in any chart."""
 _MOST_PROVENANCE = 1 << 20
 
 
 @dataclass(frozen=True)
 class SyntheticText:
-    """A row: its text, its label in words (None without labels), the phrases that it was written from, by what, the
-    cells of its typed columns (None where it has not all of them), and the condition that it was sampled under."""
+    """A row: its text, its label in words (None without labels), the phrases that it was written from, its writer, the
+    cells of its typed columns (None unless it has all of them), and the condition that it was sampled under."""
 
     text: str
     label: str | None = None
@@ -253,12 +252,12 @@ class SyntheticText:
 
     @property
     def bare(self) -> bool:
-        """Whether it is its phrases and nothing else, as without a language model."""
+        """Whether it consists of its phrases only, as without a language model."""
         return bool(self.phrases) and self.text == ", ".join(self.phrases)
 
 
 def read_synthetic(release: Path, columns: Sequence[Column] = ()) -> tuple[SyntheticText, ...]:
-    """The rows of the synthetic table in a shareable folder; none where no text was made yet."""
+    """Return the rows of the synthetic table in a shareable folder; empty if no text was made yet."""
     path = find_table(release)
     if path is None:
         return ()
@@ -269,7 +268,7 @@ def read_synthetic(release: Path, columns: Sequence[Column] = ()) -> tuple[Synth
 
 
 def table_of(rows: Sequence[Row], schema: PublicSchema) -> SyntheticTable:
-    """Rows that were read with their :func:`other_columns`, as a table."""
+    """Return rows, read with their :func:`other_columns`, as a table."""
     names = [name for name in (rows[0].cells if rows else ()) if name not in schema.form.fields]
     cells = {name: [row.cells.get(name) for row in rows] for name in names}
     texts, labels, origins = zip(*(row[:3] for row in rows), strict=True) if rows else ((), (), ())
@@ -277,7 +276,7 @@ def table_of(rows: Sequence[Row], schema: PublicSchema) -> SyntheticTable:
 
 
 def first_rows(release: Path, count: int = 5) -> list[list[str]]:
-    """The names of the columns of the synthetic table in a shareable folder, and its first rows, as it is written."""
+    """Return the column names of the synthetic table in a shareable folder, and its first rows, as written."""
     path, schema = find_table(release), schema_of_table(release) or _NO_SCHEMA
     if path is None:
         return []
@@ -288,7 +287,7 @@ def first_rows(release: Path, count: int = 5) -> list[list[str]]:
 
 
 def provenances(release: Path, places: Collection[int]) -> dict[int, dict[str, Any]]:
-    """What some rows of the synthetic table in a shareable folder say of their origin, by their place from 0."""
+    """Return the origins of some rows of the synthetic table in a shareable folder, by their index from 0."""
     path = find_table(release)
     if path is None or not places:
         return {}
@@ -298,15 +297,14 @@ def provenances(release: Path, places: Collection[int]) -> dict[int, dict[str, A
 
 
 def origins(table: Path) -> set[tuple[str, bool]]:
-    """The Releases that the rows of a synthetic table say they were made from (empty where one says none), each with
-    whether it promises anything."""
+    """Return the Releases that the rows of a synthetic table name as their origin (empty if a row names none), each
+    with whether it promises anything."""
     found = [provenance_of(row) for row in read_rows(table)]
     return {(str(known.get("release", "")), "stamp" not in known) for known in found}
 
 
 def table_sha256(table: Path) -> str:
-    """SHA-256, in hex, of a synthetic table's texts, labels and other cells in their order, whatever format they are
-    saved in."""
+    """Return the SHA-256, in hex, of a synthetic table's texts, labels and other cells in order, in any file format."""
     digest = hashlib.sha256()
     schema = schema_of_table(table.parent) or _NO_SCHEMA
     for row in read_rows(table, typed=other_columns(table, schema)):
@@ -319,7 +317,7 @@ def table_sha256(table: Path) -> str:
 
 
 def other_columns(table: Path, schema: PublicSchema) -> list[str]:
-    """The columns of a table besides its text, its label and what understudy adds; those without dialogues."""
+    """Return the columns of a table without its text, its label, understudy's additions, and dialogues."""
     _require_end(table)
     if table.suffix == ".parquet":
         types = {each.name: each.type for each in pq.read_schema(table)}
@@ -332,7 +330,7 @@ def other_columns(table: Path, schema: PublicSchema) -> list[str]:
 
 
 def _are_turns(cell: object) -> bool:
-    """Whether a cell is a dialogue, which is the transcript again and in Parquet is not read."""
+    """Return whether a cell is a dialogue, which repeats the transcript and is not read from Parquet."""
     return isinstance(cell, list) or (isinstance(cell, str) and cell.startswith('[{"role": '))
 
 
@@ -347,18 +345,18 @@ def _as_csv(cell: object) -> str:
 
 
 def read_evaluation(release: Path, path: Path) -> Evaluation | None:
-    """What was measured of the table in ``release``, a run's shareable folder; None where ``path`` is no file."""
+    """Return the evaluation of the table in ``release``, a run's shareable folder; None if ``path`` is not a file."""
     return _measured(release, path, load_evaluation, "`understudy evaluate` makes it again, free of charge")
 
 
 def read_released(release: Path) -> ReleasedMetrics | None:
-    """The metrics in ``release/metrics.json``; None where there is no such file."""
+    """Return the metrics in ``release/metrics.json``; None if there is no such file."""
     again = "`understudy evaluate --charge-metrics EPSILON --fresh` makes it again, and charges again"
     return _measured(release, release / "metrics.json", load_released, again)
 
 
 def _measured(release: Path, path: Path, load: Callable[[Path], T], again: str) -> T | None:
-    """What ``path`` holds, which must be of the table in ``release``."""
+    """Return the content of ``path``, which must be about the table in ``release``."""
     if not path.exists():
         return None
     measured, table = load(path), find_table(release)
@@ -394,10 +392,10 @@ def _cells(row: Mapping[str, Any], columns: Sequence[Column]) -> tuple[int, ...]
 
 
 def provenance_of(row: Row) -> dict[str, Any]:
-    """What a row says of where its text comes from; ValueError where that cannot be read."""
+    """Return a row's provenance of its text; raise ValueError if it cannot be read."""
     written = row.provenance
     if not written:
         return {}
     if len(written) > _MOST_PROVENANCE:
-        raise ValueError("what a text was made from is too long")
+        raise ValueError("the provenance of a text is too long")
     return parse_json(written.encode("utf-8"))

@@ -33,7 +33,7 @@ from understudy.schema.transcript import PLAIN, TextForm, text_columns
 
 
 def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
-    """At most so many records of a table, each equally likely, in the table's order. One pass.
+    """Sample at most this many records of a table, each equally likely, in the table's order. One pass.
 
     Source: Vitter 1985, algorithm R.
     """
@@ -52,7 +52,7 @@ def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
     bad = {kind for *_, kind in corpus.noted or ()}
     if outside := [column for column, kind in cells.items() if kind in bad]:
         raise ConfigError(
-            f"A synthetic table holds values that its typed column {outside[0].name!r} does not declare.",
+            f"A synthetic table contains values that its typed column {outside[0].name!r} does not declare.",
             "Declare them with --columns, or fix the table.",
         )
     kept.sort()
@@ -66,7 +66,7 @@ def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
 
 
 class Named(NamedTuple):
-    """How a table's columns may be called: those of the text, and its label's, or those that the label is made of."""
+    """Possible names of a table's columns: those of the text, and its label's, or those that form the label."""
 
     texts: tuple[str, ...]
     label: str | None = None
@@ -79,7 +79,7 @@ def _named(schema: Schema | PublicSchema) -> Named:
 
 
 def _written(schema: PublicSchema | None, table: Path | None = None) -> Named:
-    """How the columns of a synthetic table are called."""
+    """Return the names of a synthetic table's columns."""
     if schema is None:
         return Named((TEXT,), LABEL)
     texts = schema.form.columns(schema.text) if schema.form else (text_name(schema),)
@@ -92,7 +92,7 @@ def open_table(source: TableSource, columns: Sequence[Named], typed: Sequence[Co
 
     Args:
         columns: to try, in turn.
-        reading: how a text file is written.
+        reading: the format of a text file.
     """
     found = _open_texts(source, columns, **reading)
     if not typed:
@@ -115,7 +115,7 @@ def _open_texts(source: TableSource, columns: Sequence[Named], **reading: Any) -
             continue
         if next(found.batches(1), None) is not None:
             return found
-        empty = found if empty is None else empty  # of JSON lines nobody knows which keys are there
+        empty = found if empty is None else empty  # the keys of JSON lines are unknown
     if empty is None:
         assert problem is not None, "no columns to try"
         raise problem
@@ -137,22 +137,22 @@ def _open(
         columns=(*named.crossed, *columns) or None,
         **reading,
         on_bad_row="skip",
-        formulas_escaped=True,  # of ours they are; in another's CSV at most an apostrophe is lost
+        formulas_escaped=True,  # ours are; another's CSV loses at most an apostrophe
     )
 
 
 Table = Corpus | Result | TableSource
-"""A table that is open, what a run made, or what :func:`understudy.read_corpus` opens."""
+"""An open table, the result of a run, or anything that :func:`understudy.read_corpus` opens."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """The synthetic side: its table, and what its folder says of it.
+    """The synthetic side: its table, and its folder's information.
 
     Args:
         file: the table's, in an output folder.
-        sha256: of what that held when it was opened; None where the report could not tell either.
-        release: the one in the folder; None where there is none, or several.
+        sha256: of its content when it was opened; None if the report could not compute it either.
+        release: the one in the folder; None if there is none, or several.
     """
 
     table: Corpus
@@ -164,7 +164,7 @@ class Made:
     release: Release | None = None
 
     def require_unchanged(self) -> None:
-        """See that the table is still the one that was opened, now that it was read."""
+        """Check, after reading, that the table is still the one that was opened."""
         if self.file is not None and _sha256(self.file) != self.sha256:
             raise ConfigError(
                 f"The synthetic table {self.file.name} changed while it was read.",
@@ -172,8 +172,8 @@ class Made:
             )
 
     def require_of_run(self) -> None:
-        """See that the texts are those that the folder's promise is about, as their provenance has it. Whoever made the
-        folder vouches for that; what this finds is a mix-up.
+        """Check that the folder's promise is about these texts, according to their provenance. This detects mix-ups
+        only: the folder's sender could forge it.
         """
         assert self.folder is not None
         assert self.file is not None
@@ -198,10 +198,10 @@ class Made:
 
 
 def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema | None = None) -> Made:
-    """The synthetic side, its typed columns those of the real table.
+    """Open the synthetic side, with the typed columns of the real table.
 
     Args:
-        declared: of the real table, where that is open.
+        declared: of the real table, if that is open.
     """
     if isinstance(source, Corpus):
         return Made(source)
@@ -224,7 +224,8 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
     table = find_table(folder.shareable)
     if table is None:
         raise ConfigError(
-            f"The folder {path.name} holds no synthetic table.", "Give an output folder of `understudy run` or a table."
+            f"The folder {path.name} contains no synthetic table.",
+            "Give an output folder of `understudy run` or a table.",
         )
     releases = sorted(folder.shareable.glob("*.release"))
     made = load_release(releases[0]) if len(releases) == 1 else None
@@ -252,11 +253,11 @@ def _open_made(
     written: Named | None = None,
     schema: PublicSchema | None = None,
 ) -> Corpus:
-    """A synthetic table.
+    """Open a synthetic table.
 
     Args:
-        written: what its columns are called, if we wrote it; else they are those of the real one.
-        schema: of the folder that it lies in.
+        written: its column names, if we wrote it; else they are those of the real one.
+        schema: of its folder.
     """
     if declared is None:
         own = Named(text_columns(config.text), config.label, config.form, config.crossed)
@@ -277,12 +278,12 @@ def _open_made(
 
 
 def _reading(table: Path, schema: PublicSchema) -> dict[str, Any]:
-    """The options that read a synthetic table: it is written as the private one where it is a file of that kind."""
+    """Return the options that read a synthetic table: those of the private one if it has the same format."""
     return schema.layout.reading if table.suffix[1:] == schema.layout.format != "parquet" else {}
 
 
 def _sha256(table: Path) -> str | None:
-    """The hash of what a synthetic table holds; None if the report cannot read it."""
+    """Return the hash of a synthetic table's content; None if the report cannot read it."""
     try:
         return table_sha256(table)
     except Exception:  # a damaged table fails in many ways
@@ -290,14 +291,14 @@ def _sha256(table: Path) -> str | None:
 
 
 def _of_result(source: Result | TableSource) -> TableSource:
-    """The output folder of a result, or its table where it has none."""
+    """Return the output folder of a result, or its table if it has none."""
     if not isinstance(source, Result):
         return source
     return source.to_arrow() if source.folder is None else source.folder.root
 
 
 def open_beside(source: Table, made: Made) -> Corpus:
-    """Another table; with the typed columns of the synthetic one where it has them."""
+    """Open another table, with the typed columns of the synthetic one if it has them."""
     if isinstance(source, Corpus):
         return source
     source, table, schema = _of_result(source), None, None
@@ -323,8 +324,8 @@ _OF_READING = ("format", "delimiter", "quotes", "encoding")
 
 
 def as_the_run_read(config: EvaluationConfig, folder: OutputFolder | None) -> EvaluationConfig:
-    """The configuration with what the run in the folder was told of how its table is written, where nothing else is
-    said; as it is where that run's private half is not here."""
+    """Return the configuration, completed by the folder's run with how its table is written; unchanged if that run's
+    private half is not here."""
     begun = {} if folder is None else begun_settings(folder.private, SYSTEM)
     told: dict[str, Any] = {name: begun[name] for name in _OF_READING if begun.get(name)}
     told = {name: value for name, value in told.items() if name not in config.model_fields_set}
@@ -332,8 +333,8 @@ def as_the_run_read(config: EvaluationConfig, folder: OutputFolder | None) -> Ev
 
 
 def completed(config: EvaluationConfig, schema: PublicSchema | None, statement: Statement | None) -> EvaluationConfig:
-    """The configuration with the columns that the output folder names, where they are not given. Of a table whose texts
-    have other columns, the labels of a label of the same name alone."""
+    """Return the configuration with the output folder's columns, if not given. If the table's text columns differ, only
+    the labels of a label with the same name are used."""
     if schema is None:
         return config
     told = {name: tuple(value) if isinstance(value, list) else value for name, value in schema.texts.items()}
@@ -366,7 +367,7 @@ def open_real(real: Table, config: EvaluationConfig, private: Path | None) -> Co
 
 
 def reopened(corpus: Corpus, source: Corpus | TableSource, config: EvaluationConfig) -> Corpus:
-    """Another table with the columns of the real one, and no owners."""
+    """Return another table with the columns of the real one, and no owners."""
     if isinstance(source, Corpus):
         return source
     schema = corpus.schema

@@ -84,11 +84,11 @@ class Preparation:
     Args:
         embedder, model: if the method needs one (:func:`needed`); ``dimension`` is that of the embedder's vectors.
         record_columns: the columns of the texts' JSON records; empty if texts are not records.
-        secrets: finds the secrets in a text, if these are protected. The run has checked that none is in more records
-            than declared.
-        progress: reports the current step, how much of it is done, and of how much: public numbers only. resuming:
-            whether the run was charged before. Prepared files need not be made again; probes must be repeated, as the
-            machine may differ.
+        secrets: finds the secrets in a text, if these are protected. The run checked that none is in more records than
+            declared.
+        progress: reports the current step, how much of it is done, and of how much: public numbers only.
+        resuming: whether the run was charged before. Prepared files need not be made again; probes must, as the machine
+            may differ.
     """
 
     labels: LabelSet
@@ -203,9 +203,8 @@ class Released:
 class Method(ABC):
     """A method with its parameters: inherit this and your :class:`~understudy.base.parameters.Parameters`.
 
-    It must have a ``name``, ``plan`` and ``release``. Everything else has a default.
-    A function that has a module to itself takes the parameters first, and is assigned in the class:
-    ``release = releasing.release``.
+    It must have a ``name``, ``plan`` and ``release``. Everything else has a default. A function that has a module to
+    itself takes the parameters first, and is assigned in the class: ``release = releasing.release``.
     """
 
     name: ClassVar[str]
@@ -280,8 +279,8 @@ class Method(ABC):
         """Do, before anything is charged, whatever else could fail and depends on public facts only.
 
         ``corpus`` is there to check rules of the schema, and to read records that are declared public. The result is
-        the ``prepared`` of :class:`ReleaseTools`. Raises ConfigError, CorpusError or ModelError for what would fail
-        after the charge.
+        the ``prepared`` of :class:`ReleaseTools`. Raises ConfigError, CorpusError or ModelError if a later step would
+        fail.
         """
 
     def longest_prompts(self, release: Release, writer: Writer) -> Chats:
@@ -327,8 +326,8 @@ class Method(ABC):
         return type(self).label_counts is not Method.label_counts
 
     def label_counts(self, release: Release) -> tuple[Sequence[float], float] | None:
-        """Return noisy numbers proportional to the records of each label, and the standard deviation of their noise;
-        None if unknown."""
+        """Return noisy numbers proportional to each label's records, and the standard deviation of the noise; None if
+        unknown."""
         return None
 
     def tuned_model(self, release: Release, base: CausalModel) -> TunedModel | None:

@@ -62,8 +62,7 @@ def sort_into_batches(
 
     A record's batch within its label is the keyed hash of its owner, or of its own label and text, modulo the public
     number of ``batches`` of each label (64 bits: no batch is favoured by more than batches / 2^64). Adding a record
-    moves no other. ``tokenise`` converts a text and its label to the row's own tokens, and says whether the text was
-    cut.
+    moves no other. ``tokenise`` converts a text and its label to the row's own tokens, and says whether it was cut.
     """
     made = Batches([[Batch() for _ in range(batches)] for _ in range(labels)])
     for records in corpus.batches():

@@ -63,8 +63,8 @@ def load_release(path: str | PathLike[str], *, max_bytes: int | None = None) -> 
 
     Args:
         path: of the file, or of the output folder of a run that made one.
-        max_bytes: bytes that the file may unpack to. Default: 256 MiB, but at most 100 times its own size (64 MiB for a
-            small file).
+        max_bytes: bytes that the file may unpack to. Default: 256 MiB, at most 100 times its size (64 MiB for a small
+            file).
 
     Raises ReleaseError if it cannot be used, ConfigError if the file in a folder is a link that leads out of it.
 

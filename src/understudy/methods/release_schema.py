@@ -1,5 +1,4 @@
-"""Contents of Releases: stated by each method (``contents`` in its ``method.py``), checked when a Release is
-loaded."""
+"""Contents of Releases: stated by each method (``contents`` in its ``method.py``), checked when a Release is loaded."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ class Held:
     """An array of a Release.
 
     Args:
-        shape: each dimension is a number, or a name for any number, the same wherever the name occurs. least, most: all
-            elements are within these bounds, and not NaN.
+        shape: each dimension is a number, or a name for any number, the same wherever the name occurs.
+        least, most: all elements are within these bounds, and not NaN.
     """
 
     dtype: str  # its NumPy type

@@ -110,8 +110,8 @@ class Gate:
         """Return why a text fails by itself, the most serious reason first; None if it passes.
 
         Args:
-            phrases: the phrases of its prompt. finish: the ``finish_reason`` of its answer; empty if the text has
-                parts, whose form defines their ends.
+            phrases: the phrases of its prompt.
+            finish: the ``finish_reason`` of its answer; empty if the text has parts, whose form defines their ends.
         """
         words, head = split_words(text), text.lstrip()[:_HEAD]
         if len(words) < _MOST_REFUSING and any(_compiled(each).match(head) for each in _REFUSAL):
@@ -253,8 +253,7 @@ def _breaks_off(text: str, words: Sequence[str], finish: str) -> bool:
 class Earlier:
     """The texts so far, to find later ones that are nearly the same.
 
-    Two are nearly the same if they share most of their runs of three words, without numbers. It is found by four
-    hashes.
+    Two are nearly the same if they share most of their runs of three words, without numbers. Four hashes find a text.
     """
 
     least: float = 0.8  # the smallest Jaccard index

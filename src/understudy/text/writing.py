@@ -311,9 +311,10 @@ class Form:
 
     Args:
         example: a text in this form for a prompt to show, of a public text and its phrases; None if there is none.
-            change: changes the words of a text of this form, and nothing else.
-        cut: cuts a text to fit its row. schema: JSON, shown in the prompt and passed to endpoints that know
-            ``response_format``; None: the template asks for the form.
+        change: changes the words of a text of this form, and nothing else.
+        cut: cuts a text to fit its row.
+        schema: JSON, shown in the prompt and passed to endpoints that know ``response_format``; None: the template asks
+            for the form.
     """
 
     name: str

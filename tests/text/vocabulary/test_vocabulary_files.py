@@ -72,7 +72,7 @@ def test_a_table_without_a_column_of_terms_or_a_number_as_frequency_is_one_clear
     with pytest.raises(ConfigError, match="no column 'term'"):
         load(path)
     path.write_text("term,count\nzebra,5\napple,many\n")
-    with pytest.raises(ConfigError, match="no number"):
+    with pytest.raises(ConfigError, match="not a number"):
         load(path)
     path.write_text("term,count\nzebra,\napple,5\n")
     assert load(path) == ("apple", "zebra")

@@ -43,8 +43,8 @@ class Auditable:
 
     Args:
         attack: the mechanism with the noise that (epsilon, delta) asks for, and the attack on it. A mechanism of pure
-            differential privacy ignores delta and promises epsilon at 0. local: whether it needs torch, of the extra
-            ``local``.
+            differential privacy ignores delta and promises epsilon at 0.
+        local: whether it needs torch, of the extra ``local``.
     """
 
     name: str
@@ -66,9 +66,9 @@ class MechanismAudit:
             the promise whatever the true trade-off curve is. The number that it is converted to here is a lower bound
             only if the true curve is Gaussian (for rho: if the loss is that large at all orders).
         ideal: the approximate better bound if the mechanism spent its whole promise and the attack were perfect. Its
-            distance from ``promised`` is due to the limited number of runs. ceiling: the bound if all runs were
-            classified correctly: this number of runs cannot refute a higher promise. runs: with the unit, and as many
-            without it.
+            distance from ``promised`` is due to the limited number of runs.
+        ceiling: the bound if all runs were classified correctly: this number of runs cannot refute a higher promise.
+        runs: with the unit, and as many without it.
         confidence: the probability that no bound is too high is at least this.
     """
 
@@ -107,7 +107,8 @@ def audit_mechanism(
     """Run a mechanism ``runs`` times with and as often without a unit, and bound its loss.
 
     Args:
-        budget: the promise of the mechanism. confidence: that no bound is too high, in (0, 1).
+        budget: the promise of the mechanism.
+        confidence: that no bound is too high, in (0, 1).
 
     Raises ConfigError if there are too few runs, the confidence is out of its range, or the budget does not fit.
     """

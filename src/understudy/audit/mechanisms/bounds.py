@@ -56,7 +56,8 @@ def upper_limit(found: ArrayLike, trials: int, *, alpha: float) -> Floats:
     """Return the Clopper-Pearson upper limit of a share: too low with probability at most ``alpha``.
 
     Args:
-        found: of ``trials``; may be fractional for expectations. trials: 1 or more.
+        found: of ``trials``; may be fractional for expectations.
+        trials: 1 or more.
     """
     found = np.asarray(found, dtype=np.float64)
     return np.where(found >= trials, 1.0, stats.beta.isf(alpha, found + 1, np.maximum(trials - found, 1e-300)))
@@ -131,7 +132,8 @@ def best_bound(absent: Floats, present: Floats, bound: Bound, *, alpha: float) -
 
     Args:
         absent: ``Float64[runs]``, one score a run without the unit.
-        present: ``Float64[runs]``, with it; higher if the unit is more visible. bound: grows as errors become rarer.
+        present: ``Float64[runs]``, with it; higher if the unit is more visible.
+        bound: grows as errors become rarer.
         alpha: largest probability that the answer is too high: half of it for either kind of error.
     """
     first = len(absent) // CHOOSING
@@ -168,8 +170,8 @@ class Claim:
 
     Args:
         events: of all that is released.
-        delta: of the epsilon; 0 if pure differential privacy is promised. prior: of the posterior; None if an epsilon
-            is promised.
+        delta: of the epsilon; 0 if pure differential privacy is promised.
+        prior: of the posterior; None if an epsilon is promised.
     """
 
     events: tuple[Event, ...]

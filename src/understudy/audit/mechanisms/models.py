@@ -129,7 +129,8 @@ def private_tokens(
 
     Args:
         vocabulary: tokens, an even number.
-        rows: of the unit: if more than one, an owner's. batch_size: declared; differences: 1.
+        rows: of the unit: if more than one, an owner's.
+        batch_size: declared; differences: 1.
     """
     clip = clip_for(budget, TOKENS, batch_size=batch_size, temperature=1.0)
     mechanism = PrivateTokens(clip, batch_size, 1.0, TOKENS)
@@ -198,7 +199,8 @@ class SubsetAttack:
     record comes before all others.
 
     Args:
-        others: the tokens of the other records. claim: of all tokens.
+        others: the tokens of the other records.
+        claim: of all tokens.
         deal: assigns records to subsets.
     """
 
@@ -277,8 +279,9 @@ class GradientAttack:
     units are sampled, the others must not move sums in that direction, or their coins would blur it.
 
     Args:
-        others: the records of each other unit, as tokens. canary: its records, as tokens: of an owner, one is used at
-            random. claim: of all steps.
+        others: the records of each other unit, as tokens.
+        canary: its records, as tokens: of an owner, one is used at random.
+        claim: of all steps.
     """
 
     mechanism: DPSGD

@@ -277,8 +277,7 @@ def votes(unit: Unit) -> VoteHistogram:
 
 
 def _added(unit: Unit) -> InMemory:
-    """Return two records of others, and the worst unit: a record, an owner's in both labels, or a secret's, all
-    equal."""
+    """Return two others' records, and the worst unit: a record, an owner's in both labels, or a secret's, all equal."""
     mine = {"record": [0], "owner": [0, 1, 1], "secret": [0, 0, 0]}[unit.kind]
     return embeddings([0, 1] + [0] * len(mine), [0, 1, *mine], [0, 1] + [2] * len(mine))
 
@@ -323,7 +322,8 @@ class SampleAttack:
     """Was the unit in the data of these sums, which are all over one sample? The score is that of :class:`SumAttack`.
 
     Args:
-        queries: by the names of the sums; the records' embeddings are all equal. data: the records of the unit only.
+        queries: by the names of the sums; the records' embeddings are all equal.
+        data: the records of the unit only.
     """
 
     mechanism: SubsampledSums

@@ -1,4 +1,4 @@
-"""Is it any good, and does it leak: real texts against synthetic ones."""
+"""Quality and leakage: real texts against synthetic ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LIBRARIES = ("datasketch", "jsonschema", "rapidfuzz", "sacrebleu", "sklearn", "
 
 
 def require_evaluate() -> None:
-    """See that the extra ``evaluate`` is there, without loading it."""
+    """Check that the extra ``evaluate`` is installed, without loading it."""
     missing = [name for name in _LIBRARIES if find_spec(name) is None]
     if missing:
         raise ConfigError(

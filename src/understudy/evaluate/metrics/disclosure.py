@@ -1,4 +1,4 @@
-"""Do the synthetic texts tell records that were used from records that were not?
+"""Do the synthetic texts reveal which records were used?
 
 The idea is that of Amin et al. 2026, *Phantoms and Disclosures* (arXiv:2606.16952): a match with a record that was
 never used is a phantom, and phantoms say how many matches are chance. The test is ours (docs/decisions/089).
@@ -27,7 +27,7 @@ from understudy.evaluate.metrics.guesses import largest_rejected, p_value
 from understudy.evaluate.metrics.value import SYNTHETIC, MetricValue, Setting, metric_named
 
 FALSE_ALARMS = 0.01
-"""How often texts that disclose nothing look as if they did, at most."""
+"""How often, at most, texts that disclose nothing look as if they did."""
 POWER = 0.9
 _FIRST, _TIMES = 16, 4
 
@@ -38,12 +38,12 @@ EPSILON = metric_named("disclosure_epsilon")
 def measure_disclosure(
     used: NDArray[np.float64], unused: NDArray[np.float64], *, by: str, seed: int, promised: tuple[float, float] | None
 ) -> list[MetricValue]:
-    """Test whether the texts tell used records from unused ones, and bound epsilon from below.
+    """Test whether the texts reveal which records were used, and bound epsilon from below.
 
     Args:
         used, unused: how near each record comes to any of the texts; more is nearer.
-        by: what nearness is.
-        promised: epsilon and delta of the texts, for adding or removing one record; None: not known.
+        by: the measure of nearness.
+        promised: epsilon and delta of the texts, for adding or removing one record; None: unknown.
     """
     pairs = min(len(used), len(unused))
     settings: dict[str, Setting] = {"by": by, "pairs": pairs}
@@ -78,7 +78,7 @@ def measure_disclosure(
 
 
 def _chance(correct: int, size: int, pairs: int, epsilon: float, delta: float) -> float:
-    """Return how probable so many right guesses are, at most, over all tests, where a record has this epsilon."""
+    """Return how probable, at most, this many right guesses are, over all tests, if a record has this epsilon."""
     loss = (1 + math.exp(epsilon)) * delta
     tests = len(_sizes(pairs))
     return min(1.0, tests * p_value(correct, size, canaries=pairs, epsilon=2 * epsilon, delta=loss))
@@ -86,17 +86,17 @@ def _chance(correct: int, size: int, pairs: int, epsilon: float, delta: float) -
 
 @lru_cache(maxsize=256)
 def _least(correct: int, size: int, pairs: int, delta: float) -> float:
-    """Return the largest epsilon that so many right guesses rule out."""
+    """Return the largest epsilon that this many right guesses rule out."""
     return largest_rejected(lambda epsilon: _chance(correct, size, pairs, epsilon, delta) <= FALSE_ALARMS)
 
 
 def _sizes(pairs: int) -> list[int]:
-    """How many pairs are guessed, by each of the tests."""
+    """Return how many pairs each test guesses."""
     return [_FIRST * _TIMES**step for step in range(32) if _FIRST * _TIMES**step <= pairs]
 
 
 def least_copied(pairs: int) -> int:
-    """Return how many of so many used records must be copied to be found with probability POWER: their pairs differ
+    """Return how many of the used records must be copied to be found with probability POWER: their pairs differ
     most, and the others are fair coins.
 
     >>> least_copied(1000)

@@ -1,7 +1,7 @@
-"""How many secret coins a private run lets anybody guess.
+"""The limit on right guesses of a private run's secret coins.
 
-An (epsilon, delta)-private run lets nobody guess independent fair coins, each of which decides one record, much better
-than randomised response does: a guess is right with chance at most e^epsilon / (e^epsilon + 1), jointly over all
+With an (epsilon, delta)-private run, nobody can guess independent fair coins, each of which decides one record, much
+better than with randomised response: a guess is right with chance at most e^epsilon / (e^epsilon + 1), jointly over all
 guesses, plus a term in delta.
 
 Source: Steinke, Nasr and Jagielski 2023, *Privacy Auditing with One (1) Training Run* (arXiv:2305.08846), Theorem 5.2.
@@ -23,7 +23,7 @@ CEILING = 50.0
 
 
 def p_value(correct: int, guesses: int, *, canaries: int, epsilon: float, delta: float) -> float:
-    """The chance, at most, that an (epsilon, delta)-private run lets ``correct`` or more guesses be right.
+    """Return the largest chance that an (epsilon, delta)-private run allows ``correct`` or more right guesses.
 
     With W ~ Binomial(r, e^epsilon / (e^epsilon + 1)), r the guesses, v the right ones and m the canaries::
 
@@ -43,7 +43,7 @@ def p_value(correct: int, guesses: int, *, canaries: int, epsilon: float, delta:
 
 @lru_cache(maxsize=256)
 def lower_bound(correct: int, guesses: int, *, canaries: int, delta: float, confidence: float) -> float:
-    """The epsilon, at most CEILING, below which so many guesses would be right in ``1 - confidence`` of all cases.
+    """Return the epsilon, at most CEILING, below which this many guesses are right in ``1 - confidence`` of all cases.
 
     >>> round(lower_bound(1000, 1000, canaries=1000, delta=0, confidence=0.95), 3)
     5.809
@@ -56,7 +56,7 @@ def lower_bound(correct: int, guesses: int, *, canaries: int, delta: float, conf
 
 
 def largest_rejected(rejected: Callable[[float], bool]) -> float:
-    """Return the largest epsilon, at most CEILING, that a test rejects, as it does all smaller ones; 0 for none."""
+    """Return the largest epsilon, at most CEILING, that a test rejects, as it rejects all smaller ones; 0 for none."""
     if not rejected(0.0):
         return 0.0
     low, high = 0.0, 1.0

@@ -16,7 +16,7 @@ LEVEL = 0.95
 LEAST = 20
 """A table of fewer texts gets no interval from subsamples."""
 LEAST_TO_TELL = 100
-"""With fewer embeddings per table, clusters and nearest neighbours say nothing: nonsense looks like real texts."""
+"""With fewer embeddings per table, clusters and nearest neighbours mean nothing: nonsense looks like real texts."""
 SUBSAMPLE = 0.9
 """Share of a table's texts that are in a subsample."""
 NO_TEXTS = "There are no texts."
@@ -26,7 +26,7 @@ Rows = NDArray[np.int64]
 
 
 def quantile_ends(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, float]:
-    """The quantiles between which the middle 95 % of ``values`` lie."""
+    """Return the quantiles that bound the middle 95 % of ``values``."""
     low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
@@ -34,7 +34,7 @@ def quantile_ends(values: Sequence[float] | NDArray[np.float64]) -> tuple[float,
 def bootstrap(
     statistic: Callable[[Rows], float], count: int, *, seed: int, resamples: int = 200, over: str
 ) -> Interval:
-    """The percentile bootstrap interval of ``statistic``.
+    """Return the percentile bootstrap interval of ``statistic``.
 
     Args:
         statistic: takes ``count`` row numbers, sampled with replacement.
@@ -47,7 +47,7 @@ def bootstrap(
 
 
 def over_seeds(values: Sequence[float]) -> Interval | None:
-    """Student's t interval of the mean of independent repetitions; None for fewer than two."""
+    """Return Student's t interval of the mean of independent repetitions; None for fewer than two."""
     if len(values) < 2:
         return None
     mean, error = float(np.mean(values)), float(np.std(values, ddof=1)) / math.sqrt(len(values))
@@ -56,7 +56,7 @@ def over_seeds(values: Sequence[float]) -> Interval | None:
 
 
 def wilson_interval(successes: int, trials: int) -> Interval | None:
-    """Wilson's interval of a share; None without trials.
+    """Return Wilson's interval of a share; None without trials.
 
     Source: Wilson 1927, equation 2.
     """
@@ -76,7 +76,7 @@ def share(
     none: str = NO_TEXTS,
     private: bool = True,
 ) -> MetricValue:
-    """``count`` of ``total``, with Wilson's interval; None, with the note ``none``, if the total is 0."""
+    """Return ``count`` of ``total``, with Wilson's interval; None, with the note ``none``, if the total is 0."""
     if total == 0:
         return MetricValue(metric, None, of, settings=settings, note=none)
     return MetricValue(metric, count / total, of, wilson_interval(count, total), settings, reads_private=private)
@@ -92,7 +92,7 @@ def ratio(
     none: str,
     **sampling: int,
 ) -> MetricValue:
-    """The sum of all texts' parts over that of their wholes, with an interval; the note ``none`` where it is 0."""
+    """Return the sum of all texts' parts over that of their wholes, with an interval; the note ``none`` if it is 0."""
     parts, wholes = parts[wholes > 0], wholes[wholes > 0]
     if not len(wholes):
         return MetricValue(metric, None, of, settings=settings, note=none)
@@ -103,7 +103,7 @@ def ratio(
 
 
 def quantile(metric: Metric, values: NDArray[Any], level: float, of: str, *, none: str, **sampling: int) -> MetricValue:
-    """A quantile of the texts' values, with a bootstrap interval; None, with the note ``none``, without values."""
+    """Return a quantile of the values, with a bootstrap interval; None, with the note ``none``, without values."""
     settings: dict[str, Setting] = {"quantile": level}
     if not len(values):
         return MetricValue(metric, None, of, settings=settings, note=none)
@@ -112,7 +112,7 @@ def quantile(metric: Metric, values: NDArray[Any], level: float, of: str, *, non
 
 
 def chance_of_none(marked: NDArray[np.int64], texts: int, chosen: int) -> NDArray[np.float64]:
-    """The probability that a random choice of ``chosen`` of ``texts`` texts contains none of the ``marked`` ones.
+    """Return the probability that ``chosen`` random ones of ``texts`` texts include none of the ``marked`` ones.
 
     It makes counts and maxima of tables of two sizes comparable: their expectation in as many texts as the other has.
     """
@@ -124,16 +124,16 @@ def chance_of_none(marked: NDArray[np.int64], texts: int, chosen: int) -> NDArra
 
 
 def mean_of_choices(size: int, texts: int) -> str:
-    """The note of what :func:`chance_of_none` makes an expectation; empty where all texts are chosen."""
+    """Return the note for expectations by :func:`chance_of_none`; empty if all texts are chosen."""
     return "" if size == texts else f"The mean over all choices of {size} of its texts."
 
 
 def whole_and_subsamples(
     sizes: Sequence[int], *, seed: int, resamples: int, share: float = SUBSAMPLE
 ) -> list[NDArray[np.bool_]]:
-    """For each table of ``sizes`` texts, all of them and then subsamples: ``Bool[1 + resamples, n]``.
+    """Return, for each table of ``sizes`` texts, all of them and then subsamples: ``Bool[1 + resamples, n]``.
 
-    A subsample holds ``share`` of the texts, rounded, none twice: repeated texts, as in a bootstrap, mislead most of
+    A subsample has ``share`` of the texts, rounded, none twice: repeated texts, as in a bootstrap, mislead most of
     these metrics. There are no subsamples if a table has fewer than :data:`LEAST` texts.
     """
     resamples = resamples if min(sizes) >= LEAST else 0
@@ -155,7 +155,7 @@ def value_of_subsamples(
     high: float = math.inf,
     settings: Mapping[str, Setting] | None = None,
 ) -> MetricValue:
-    """A statistic, with the interval that its spread over subsamples gives.
+    """Return a statistic, with the interval from its spread over subsamples.
 
     A mean of m of n texts, sampled without replacement, has a variance in proportion to 1/m - 1/n, a mean of n fresh
     texts one in proportion to 1/n. Deviations are scaled by the root of the ratio of the two, each summed over the

@@ -1,6 +1,6 @@
-"""Does it leak: what of the real texts is in the synthetic ones, each value beside that of texts never used.
+"""Leakage: parts of the real texts in the synthetic ones, with the values of texts never used for comparison.
 
-A low value is no proof: it says that one way of looking found nothing.
+A low value does not prove privacy: it says that one kind of search found nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from understudy.evaluate.metrics.sample import Sample, words_of
 from understudy.evaluate.metrics.value import HOLDOUT, SYNTHETIC, MetricValue, Setting, metric_named
 
 COPIED = 8
-"""Words of a span from which on it counts as copied; Chowdhery et al. 2022 look for 8-grams."""
+"""Least number of words of a span that counts as copied; Chowdhery et al. 2022 look for 8-grams."""
 
 NGRAMS = (5, 13)
 """A phrase of everyday length, and one hardly found twice by chance: that of Brown et al. 2020, appendix C."""
@@ -47,7 +47,7 @@ UNIQUE = metric_named("unique_ngram_containment")
 def measure_copying(
     real: Sequence[Sequence[str]], others: Mapping[str, Sequence[Sequence[str]]], *, seed: int, resamples: int
 ) -> list[MetricValue]:
-    """Copied spans and n-grams of ``others`` (by the name of the table), from ``real``: the words of each text."""
+    """Return copied spans and n-grams of ``others`` (by table name), from ``real``: the words of each text."""
     values: list[MetricValue] = []
     sampling = {"seed": seed, "resamples": resamples}
     smallest = min(len(texts) for texts in others.values())
@@ -67,7 +67,7 @@ def measure_copying(
 
 
 def _maximum(longest: Ints, size: int, of: str) -> MetricValue:
-    """The maximum of ``size`` texts at random, on average; a maximum has no interval."""
+    """Return the mean maximum of ``size`` random texts; a maximum has no interval."""
     settings = {"texts": size}
     if size == 0:
         return MetricValue(LONGEST, None, of, settings=settings, note=NO_TEXTS)
@@ -81,7 +81,7 @@ COPIED_ROWS = metric_named("copied_rows")
 
 
 def measure_rows(real: Sample, others: Mapping[str, Sample]) -> Iterator[MetricValue]:
-    """The share of copied rows of each table; nothing of tables without typed columns."""
+    """Return the share of copied rows of each table; nothing for tables without typed columns."""
     if real.cells is None:
         return
     known = set(_rows(real))
@@ -104,7 +104,7 @@ PUBLIC = metric_named("pii_replayed_public")
 def measure_replay(
     real: Sequence[str], others: Mapping[str, Sequence[str]], *, public: Sequence[str], detectors: Sequence[str]
 ) -> list[MetricValue]:
-    """What of the real texts' personal data is in other texts, by detector."""
+    """Return how much of the real texts' personal data is in other texts, by detector."""
     return [each for detector in make_detectors(detectors) for each in _of_detector(detector, real, others, public)]
 
 
@@ -124,7 +124,7 @@ def _of_detector(
             expected = float((1 - chance_of_none(holders, len(texts), size)).sum())
             settings = {**by_detector, "texts": size}
             yield MetricValue(COUNT, expected, of, settings=settings, note=mean_of_choices(size, len(texts)))
-        none = "The real texts hold no such string of their own."
+        none = "The real texts contain no such string."
         yield share(SHARE, len(holders), len(own), of, by_detector, none=none)
         if known:
             yield MetricValue(PUBLIC, float(len(known & found.keys())), of, settings=by_detector)
@@ -145,15 +145,15 @@ def measure_leakage(
     resamples: int = 200,
     promised: tuple[float, float] | None = None,
 ) -> tuple[MetricValue, ...]:
-    """Every value for the synthetic texts (``of="synthetic"``) and for held out ones (``of="holdout"``), in pairs.
+    """Return all values of the synthetic texts (``of="synthetic"``) and of held out ones (``of="holdout"``), in pairs.
 
     Held out texts were never used and yet share phrases, neighbours and names with the real ones: what they share is
-    no leak. Shares and quantiles do not depend on a table's size; maxima and counts are given for its own size and
+    not a leak. Shares and quantiles do not depend on a table's size; maxima and counts are given for its own size and
     for that of the smaller table.
 
     Args:
-        holdout: real texts that were not used; None where there are none.
-        public: public inputs that the synthetic texts may have strings from: example texts, vocabulary terms.
+        holdout: real texts that were not used; None if there are none.
+        public: public inputs whose strings may be in the synthetic texts: example texts, vocabulary terms.
         detectors: of personal data; see :func:`~understudy.corpus.secrets.make_detectors`.
         promised: epsilon and delta of the synthetic texts, if they are known.
     """
@@ -180,7 +180,7 @@ def _disclosed(
     words: Mapping[str, Sequence[Sequence[str]]],
     **how: Any,
 ) -> Iterator[MetricValue]:
-    """The test of disclosure by the longest phrase that a record shares with a synthetic text, and by embeddings."""
+    """Test disclosure by the longest phrase that a record shares with a synthetic text, and by embeddings."""
     phrases = Phrases(words[SYNTHETIC], [*real_words, *words[HOLDOUT]]).longest().astype(np.float64)
     yield from measure_disclosure(phrases[: len(real)], phrases[len(real) :], by="words in a row", **how)
     near = [-_distances(records, tables[SYNTHETIC], 1).ravel() for records in (real, tables[HOLDOUT])]
@@ -192,7 +192,7 @@ Ints = NDArray[np.int64]
 
 
 def normal_words(text: str) -> list[str]:
-    """The words of ``text`` without case and punctuation; of scripts that write no blanks, the characters.
+    """Return the words of ``text`` without case and punctuation; for scripts without blanks, the characters.
 
     >>> normal_words("Don't  PANIC, Zoë: 漢字!")
     ['don', 't', 'panic', 'zoë', '漢', '字']
@@ -201,13 +201,13 @@ def normal_words(text: str) -> list[str]:
 
 
 class Phrases:
-    """The phrases of ``others`` that occur in ``real``: exactly, for every length at once, in O(n log n) for n words. A
+    """The phrases of ``others`` that occur in ``real``: exactly, for all lengths at once, in O(n log n) for n words. A
     phrase never crosses the end of a text.
 
     Every word gets the rank, among all, of the 2^k words that start there, for k = 0, 1, 2 ... (prefix doubling: Karp,
-    Miller and Rosenberg 1972; Manber and Myers 1993, section 4). Two phrases of 2^k words are the same exactly where
-    their ranks are. The last ranks sort all endings of all texts, and the longest phrase that one has in common with a
-    table is the one in common with its neighbours from that table.
+    Miller and Rosenberg 1972; Manber and Myers 1993, section 4). Two phrases of 2^k words are equal exactly if their
+    ranks are. The last ranks sort all endings of all texts, and the longest phrase that one has in common with a table
+    is the one in common with its neighbours from that table.
     """
 
     def __init__(self, real: Sequence[Sequence[str]], others: Sequence[Sequence[str]]) -> None:
@@ -228,11 +228,11 @@ class Phrases:
         self._first = int(sizes[: len(real)].sum())
 
     def longest(self) -> Ints:
-        """``Int64[len(others)]``: how many words the longest phrase has that a text shares with any real text."""
+        """Return ``Int64[len(others)]``: the words of the longest phrase that a text shares with a real one."""
         return self._by_text(np.maximum, self._copied)
 
     def covered(self, n: int) -> tuple[Ints, Ints]:
-        """For each other text the number of words in copied phrases of ``n`` words or more, and of all its words."""
+        """Return, for each other text, the number of its words in copied phrases of ``n`` words or more, and all."""
         copied = self._copied
         change = np.zeros(len(copied) + 1, dtype=np.int64)
         starts = np.flatnonzero(copied >= n)
@@ -242,7 +242,7 @@ class Phrases:
         return self._by_text(np.add, inside), self._by_text(np.add, self._left > 0)
 
     def ngrams(self, n: int) -> tuple[Ints, Ints, Ints]:
-        """For each other text how many of its n-grams occur in a real text, in exactly one real text, and all."""
+        """Return, for each other text, how many of its n-grams occur in a real text, in exactly one, and all."""
         level = n.bit_length() - 1
         ranks = self._ranks[min(level, len(self._ranks) - 1)]
         at = np.flatnonzero(self._end - np.arange(len(self._end)) >= n)
@@ -267,7 +267,8 @@ class Phrases:
 
     @cached_property
     def _ranks(self) -> list[NDArray[np.int32]]:
-        """For k = 0, 1, ... the rank of the 2^k words from each place on, cut at the text's end; until all is told."""
+        """For k = 0, 1, ... yield the rank of the 2^k words from each position, cut at the text's end; until all
+        differ."""
         ranks = [self._words]
         distinct, places = 0, np.arange(len(self._words))
         while (now := int(ranks[-1].max(initial=0))) > distinct:
@@ -278,7 +279,7 @@ class Phrases:
 
     @cached_property
     def _copied(self) -> Ints:
-        """From each place of the other texts on: how many words long the longest phrase is that a real text has."""
+        """Return, for each position of the other texts, the words of the longest phrase that is in a real text."""
         order = np.argsort(self._ranks[-1], kind="stable")
         longest = np.zeros(len(self._words), dtype=np.int64)
         for places in (order, order[::-1]):
@@ -290,7 +291,7 @@ class Phrases:
         return longest[self._first :]
 
     def _common(self, here: Ints, there: Ints) -> Ints:
-        last = self._ranks[-1]  # tells all endings apart that differ at all
+        last = self._ranks[-1]  # distinguishes all endings that differ
         length = np.where(last[here] == last[there], len(last), 0)
         for level in reversed(range(len(self._ranks))):
             ranks = self._ranks[level]
@@ -301,7 +302,7 @@ class Phrases:
 
 
 def _dense(first: NDArray[np.integer], second: NDArray[np.integer]) -> NDArray[np.int32]:
-    """Numbers from 0 on for pairs of numbers, in the order of the pairs. (NumPy's unique takes twice the memory.)"""
+    """Number pairs of numbers from 0, in the order of the pairs. (NumPy's unique takes twice the memory.)"""
     keys = first.astype(np.int64) * (int(second.max(initial=0)) + 1) + second
     order = np.argsort(keys)
     keys = keys[order]
@@ -311,17 +312,17 @@ def _dense(first: NDArray[np.integer], second: NDArray[np.integer]) -> NDArray[n
 
 
 SIMILAR = (0.8, 0.9)
-"""Edit similarities from which on two texts are near duplicates."""
+"""Least edit similarities of near duplicates."""
 
 _CONFIRMED = 100
-"""Candidates of a text whose similarity is computed: in tables with much boilerplate nearly every text is one."""
+"""Most candidates of a text whose similarity is computed: with much boilerplate nearly every text is one."""
 
 _PERMUTATIONS, _BANDS, _ROWS = 128, 32, 4
 """Texts with half of their distinct words in common are found with probability 0.87, with two thirds 0.999."""
 
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _AT_ONCE = 512
-"""Texts whose candidates are looked for together."""
+"""Number of texts whose candidates are searched together."""
 
 NEAR = metric_named("near_duplicates", confirmed=_CONFIRMED)
 
@@ -329,7 +330,7 @@ NEAR = metric_named("near_duplicates", confirmed=_CONFIRMED)
 def measure_near_duplicates(
     real: Sequence[Sequence[str]], others: Mapping[str, Sequence[Sequence[str]]], *, seed: int
 ) -> list[MetricValue]:
-    """Shares of texts with a near duplicate in ``real``. Texts without words have none."""
+    """Return the shares of texts with a near duplicate in ``real``. Texts without words have none."""
     index = _Index(real, others, seed)
     values: list[MetricValue] = []
     for of, texts in others.items():
@@ -339,10 +340,10 @@ def measure_near_duplicates(
 
 
 class _Index:
-    """The distinct real texts, to be asked for what is similar.
+    """The distinct real texts, searchable for similar ones.
 
-    Texts are candidates of each other where a band of their sketches is the same. Bands are found by a number that is
-    made of each, and compared whole: about a kilobyte per text, where a table in memory for each band takes 16.
+    Texts are candidates of each other if a band of their sketches is the same. Bands are found by a hash, then compared
+    in full: about a kilobyte per text, while a table in memory for each band takes 16.
     """
 
     def __init__(self, real: Sequence[Sequence[str]], others: Mapping[str, Sequence[Sequence[str]]], seed: int) -> None:
@@ -364,7 +365,7 @@ class _Index:
             self._sorted[band] = numbers[self._order[band]]
 
     def most_similar(self, texts: Sequence[Sequence[str]]) -> NDArray[np.float64]:
-        """``Float64[len(texts)]``: the highest similarity of any candidate, 0 where it is below all of ``SIMILAR``."""
+        """Return ``Float64[len(texts)]``: the highest similarity of any candidate, 0 if below all of ``SIMILAR``."""
         found = np.zeros(len(texts))
         for start in range(0, len(texts), _AT_ONCE):
             some = texts[start : start + _AT_ONCE]
@@ -403,7 +404,7 @@ class _Index:
 
 
 def _numbers(sketches: NDArray[np.uint32], band: int) -> NDArray[np.uint64]:
-    """A number for each sketch's band: equal ones have the same, and hardly any others."""
+    """Hash each sketch's band: equal bands have the same number, and hardly any others."""
     found = np.zeros(len(sketches), dtype=np.uint64)
     for column in range(band * _ROWS, (band + 1) * _ROWS):
         found = found * _FACTOR + sketches[:, column]  # modulo 2^64
@@ -421,9 +422,9 @@ NEARER = metric_named("nearer_to_real_than_holdout")
 
 
 def measure_neighbours(real: Sample, others: Mapping[str, Sample], **sampling: int) -> list[MetricValue]:
-    """Distances and their ratios for each table; and, with held out texts, which the synthetic ones are nearer to.
+    """Return distances and their ratios for each table; and which of them synthetic texts are nearer to.
 
-    Where there are no embeddings, or too few real texts, there is no value but a note.
+    Without embeddings, or with too few real texts, there is a note instead of a value.
     """
     values: list[MetricValue] = []
     for of, texts in others.items():
@@ -448,7 +449,7 @@ def _nearer(real: Sample, synthetic: Sample, holdout: Sample, *, seed: int, resa
 
 
 def _distances(texts: Sample, reference: Sample, count: int) -> NDArray[np.float64]:
-    """``Float64[len(texts), <= count]``: from each text to its nearest reference texts; empty where there are none."""
+    """Return ``Float64[len(texts), <= count]``: from each text to its nearest reference texts; may be empty."""
     from sklearn.neighbors import NearestNeighbors
 
     count = min(count, len(reference))
@@ -459,7 +460,7 @@ def _distances(texts: Sample, reference: Sample, count: int) -> NDArray[np.float
     distances = np.empty(nearest.shape)
     for start in range(0, len(nearest), _BLOCK):
         vectors = texts.embeddings[start : start + _BLOCK].astype(np.float64)
-        for column in range(count):  # again: the search's own rounding makes equal vectors differ
+        for column in range(count):  # again: rounding in the search makes equal vectors differ
             found = reference.embeddings[nearest[start : start + _BLOCK, column]]
             distances[start : start + _BLOCK, column] = np.linalg.norm(vectors - found, axis=1)
     return np.sort(distances, axis=1)
@@ -469,5 +470,5 @@ def _why(reference: Sample, texts: Sample, fewest: int) -> str:
     if not len(texts):
         return NO_TEXTS
     if len(reference) < fewest:
-        return f"There are fewer than {fewest} texts to be near to."
+        return f"There are fewer than {fewest} texts to compare with."
     return NO_EMBEDDINGS

@@ -1,4 +1,4 @@
-"""What tables of texts look like: lengths, labels, topics and a map. Data for the report, not metrics."""
+"""An overview of tables of texts: lengths, labels, topics and a map. Data for the report, not metrics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BINS = 24
 _TERMS = 8
 _TEXTS_PER_TOPIC = 10
 _DIMENSIONS = 50
-_FEWEST = 30  # texts from which on there is enough for t-SNE
+_FEWEST = 30  # least number of texts for t-SNE
 _PERPLEXITY = 30
 _LONGEST = 280
 
@@ -39,7 +39,7 @@ class Histogram:
 
     def __post_init__(self) -> None:
         if not self.counts or len(self.edges) != len(self.counts) + 1:
-            raise ValueError("a histogram has one edge more than counts")
+            raise ValueError("a histogram has one more edge than counts")
         if any(low >= high for low, high in pairwise(self.edges)):
             raise ValueError("the edges of a histogram do not rise")
 
@@ -57,7 +57,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Topic:
-    """A cluster of texts: the terms that tell it from the others, and the share of each table's texts in it."""
+    """A cluster of texts: the terms that distinguish it from the others, and the share of each table's texts in it."""
 
     terms: tuple[str, ...]
     shares: Mapping[str, Number]
@@ -65,7 +65,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Point:
-    """A text on the map. ``x`` and ``y`` lie in [0, 1]."""
+    """A text on the map. ``x`` and ``y`` are in [0, 1]."""
 
     x: Number
     y: Number
@@ -84,15 +84,15 @@ class Overview:
 
 
 def make_overview(tables: Mapping[str, Sample], *, points: int = 1500, topics: int = 12, seed: int) -> Overview:
-    """What the tables look like, side by side. Nothing but these tables goes in: of a public table it is public.
+    """Return an overview of the tables, side by side. It depends on these tables only: for a public table it is public.
 
-    Topics and map come from the tables' embeddings or, where a table has none, from the words of all. scikit-learn
+    Topics and map come from the tables' embeddings or, if a table has none, from the words of all. scikit-learn
     computes in one thread, so that its sums do not depend on the number of cores (on busy cores that is also faster:
-    threads that wait for each other were measured to take ten times as long).
+    threads that waited for each other took ten times as long).
 
     Args:
-        points: the most texts on the map; each table has the same share of it, sampled at random.
-        topics: the most topics; with few texts there is one for every ten.
+        points: largest number of texts on the map; each table has the same share of it, sampled at random.
+        topics: largest number of topics; with few texts there is one for every ten.
         seed: of the points, of k-means and of the map. The same seed gives the same overview on the same machine.
     """
     require_evaluate()
@@ -108,9 +108,9 @@ def make_overview(tables: Mapping[str, Sample], *, points: int = 1500, topics: i
 
 
 def profiles(tables: Mapping[str, Sample], words: Mapping[str, Sequence[Sequence[str]]]) -> dict[str, Profile]:
-    """Each table's numbers. Lengths are counted in bins of a whole number of words, the same for all tables.
+    """Return each table's numbers. Lengths are counted in bins of a whole number of words, the same for all tables.
 
-    The bins reach just beyond the 99th percentile of all tables together: the few longer texts are in none.
+    The bins reach just beyond the 99th percentile of all tables together: the few longer texts are not counted.
     """
     lengths = {name: np.array([len(text) for text in words[name]], dtype=np.int64) for name in tables}
     pooled = np.concatenate([*lengths.values(), np.zeros(1, dtype=np.int64)])
@@ -135,8 +135,7 @@ _EDGES = {"turns": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), "words": (0, 1, 5, 10, 20
 
 
 def _shape_counts(table: Sample) -> dict[str, dict[str, int]]:
-    """For texts that have parts: how many have how many turns, who begins, and how many parts are how long; in public
-    bins."""
+    """Count, for texts with parts, their turns, who begins, and the lengths of parts, in public bins."""
     if table.parts is None:
         return {}
     found: dict[str, dict[str, int]] = {}
@@ -175,7 +174,7 @@ def _cell_counts(table: Sample) -> dict[str, dict[str, int]]:
 def with_vectors(
     tables: Mapping[str, Sample], words: Mapping[str, Sequence[Sequence[str]]], *, seed: int
 ) -> Mapping[str, Sample]:
-    """The tables as they are if all have embeddings, else with those of latent semantic analysis.
+    """Return the tables unchanged if all have embeddings, else with those of latent semantic analysis.
 
     That is TF-IDF of the words of all tables, cut to 50 singular values.
     """
@@ -202,7 +201,7 @@ def _from_words(words: Sequence[Sequence[str]], seed: int) -> NDArray[np.float32
 def find_topics(
     tables: Mapping[str, Sample], words: Mapping[str, Sequence[Sequence[str]]], most: int, *, seed: int
 ) -> tuple[Topic, ...]:
-    """k-means of all tables' texts, in which each table weighs the same; the largest topic first."""
+    """Return topics by k-means of all tables' texts, in which each table weighs the same; the largest topic first."""
     from sklearn.cluster import KMeans
 
     vectors = {name: table.embeddings for name, table in tables.items() if table.embeddings is not None and len(table)}
@@ -223,10 +222,10 @@ def find_topics(
 
 
 def topic_terms(words: Sequence[Sequence[str]], topics: NDArray[np.integer]) -> dict[int, tuple[str, ...]]:
-    """The terms of each topic by class-based TF-IDF, ``tf(t, c) * log(1 + A / tf(t))``.
+    """Return the terms of each topic by class-based TF-IDF, ``tf(t, c) * log(1 + A / tf(t))``.
 
     tf(t, c) is how often term t occurs in topic c, tf(t) in all, A the mean number of terms in a topic. English stop
-    words, lone letters and lone digits are no terms.
+    words, lone letters and lone digits are not terms.
 
     Source: Grootendorst 2022, arXiv:2203.05794 (BERTopic), equation 2.
     """
@@ -245,7 +244,7 @@ def topic_terms(words: Sequence[Sequence[str]], topics: NDArray[np.integer]) -> 
 
 
 def place_texts(tables: Mapping[str, Sample], points: int, *, seed: int) -> tuple[Point, ...]:
-    """At most ``points`` texts, the same share of it for each table. All must have embeddings."""
+    """Sample at most ``points`` texts, the same share of it for each table. All must have embeddings."""
     shown = {name: table.at_most(points // len(tables), seed=seed) for name, table in tables.items() if len(table)}
     vectors = [table.embeddings for table in shown.values() if table.embeddings is not None]
     if not vectors:
@@ -260,9 +259,9 @@ def place_texts(tables: Mapping[str, Sample], points: int, *, seed: int) -> tupl
 
 
 def places(vectors: NDArray[np.float32], *, seed: int) -> NDArray[np.float64]:
-    """``Float64[n, 2]`` in [0, 1]: t-SNE of the first 50 principal components; of fewer than 30 texts the first two.
+    """Return ``Float64[n, 2]`` in [0, 1]: t-SNE of the first 50 principal components; below 30 texts, the first two.
 
-    Source: van der Maaten and Hinton 2008; begun with the principal components, as Kobak and Berens 2019 advise.
+    Source: van der Maaten and Hinton 2008; starting from the principal components, as Kobak and Berens 2019 advise.
     """
     from sklearn.manifold import TSNE
 
@@ -274,7 +273,7 @@ def places(vectors: NDArray[np.float32], *, seed: int) -> NDArray[np.float64]:
 
 
 def principal(vectors: NDArray[np.float32], dimensions: int) -> NDArray[np.float64]:
-    """The first principal components, ``Float64[n, dimensions]``, filled up with zeros where there are fewer."""
+    """Return the first principal components, ``Float64[n, dimensions]``, padded with zeros if there are fewer."""
     centred = vectors - vectors.mean(axis=0, dtype=np.float64)
     left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
     known = int(np.sum(sizes[:dimensions] > 1e-6))
@@ -284,7 +283,7 @@ def principal(vectors: NDArray[np.float32], dimensions: int) -> NDArray[np.float
 
 
 def _scaled(found: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Both coordinates by one factor, so that all lies in the middle of the unit square."""
+    """Scale both coordinates by one factor, so that everything is in the middle of the unit square."""
     low, high = found.min(axis=0), found.max(axis=0)
     widest = float((high - low).max()) or 1.0
     scaled: NDArray[np.float64] = np.clip(0.5 + (found - (low + high) / 2.0) / widest, 0.0, 1.0).astype(np.float64)
@@ -292,6 +291,6 @@ def _scaled(found: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def _shortened(text: str) -> str:
-    """At most 280 characters, all of which can be written in UTF-8."""
+    """Return at most 280 characters, all valid in UTF-8."""
     short = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
     return short.encode("utf-8", "replace").decode("utf-8")

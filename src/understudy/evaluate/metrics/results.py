@@ -1,6 +1,6 @@
-"""What was measured, as JSON files that may come from anybody: one writer, and one reader that checks every type.
+"""Results as JSON files that may come from anybody: one writer, and one reader that checks every type.
 
-Each file holds one frozen dataclass, which is its form, and the version of that form.
+Each file contains one frozen dataclass, which is its form, and the version of that form.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from understudy.privacy.unit import Unit
 from understudy.release.statement import Sealed, read_budget, read_charge
 
 VERSION = 1
-"""Version of every form; files of another are refused."""
+"""Version of every form; files of other versions are refused."""
 MOST_EVALUATION_BYTES = 64 * 1024**2
-"""Largest file of an evaluation, which holds some thousands of whole texts for the map."""
+"""Largest file of an evaluation, which contains some thousands of whole texts for the map."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What ``private/evaluation.json`` holds.
+    """The content of ``private/evaluation.json``.
 
     Args:
         values: every number with its definition, in the order in which they were measured.
-        overview: what the tables look like; None where that was not asked for.
+        overview: charts of the tables; None if not requested.
         table_sha256: of the synthetic table of an output folder.
-        remarks: what limits all of it, in sentences.
+        remarks: limitations of the results, in sentences.
     """
 
     values: tuple[MetricValue, ...]
@@ -56,18 +56,18 @@ class Evaluation:
         return f"<Evaluation: {sizes or 'nothing measured'}>"
 
     def __str__(self) -> str:
-        """The summary, for people. Private, as all of it is."""
+        """The summary, for the user. Private, like all of it."""
         return "\n".join([aligned(("", *SUMMARY), self.summary), *self.remarks])
 
     @property
     def summary(self) -> list[tuple[str, ...]]:
-        """At most ten lines: what, and under :data:`SUMMARY` its values; empty cells where nothing was measured."""
+        """At most ten lines: a name, and its values under :data:`SUMMARY`; empty cells if nothing was measured."""
         found: list[tuple[str, ...]] = []
         for name in _SUMMARISED:
             only = _ONE_OF.get(name, {}).items()
             told = [each for each in self.values if each.metric.name == name and only <= each.settings.items()]
             own_values = [each for each in told if each.of == SYNTHETIC and each.value is not None]
-            if name == _OF_GROUPS:  # the one that is forgotten most
+            if name == _OF_GROUPS:  # the one most easily overlooked
                 own_values = sorted(own_values, key=lambda each: each.value or 0.0)[:1]
             for own in own_values:
                 like = {each.of: each.value for each in told if each.settings == own.settings}
@@ -80,14 +80,14 @@ class Evaluation:
 
     @property
     def _most_frequent(self) -> float | None:
-        """The share of the real texts' most frequent label, which needs no training to be guessed."""
+        """Return the share of the real texts' most frequent label, which can be guessed without training."""
         shares = [each.value for each in self.values if (each.metric.name, each.of) == ("label_share", REAL)]
         return max((share for share in shares if share is not None), default=None)
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the summary's values between 0 and 1: the synthetic table's next to the real one's, with matplotlib.
 
-        Private, as all of it is.
+        Private, like all of it.
 
         Args:
             axes: a ``matplotlib.axes.Axes`` to draw on. None: those of a new figure.
@@ -105,7 +105,7 @@ class Evaluation:
         return bars(names, {SUMMARY[0]: own, SUMMARY[1]: like}, title="Synthetic and real table", axes=axes)
 
     def to_pandas(self) -> Any:
-        """Every value as a row of a ``pandas.DataFrame``. Private, as all of it is."""
+        """Return every value as a row of a ``pandas.DataFrame``. Private, like all of it."""
         rows = [
             {
                 **{"family": each.metric.family, "metric": each.metric.name, "of": each.of, "value": each.value},
@@ -120,7 +120,7 @@ class Evaluation:
         return tuple(measured for measured in self.values if measured.metric.family == family)
 
     def tables(self) -> dict[Family, list[tuple[str, ...]]]:
-        """For people: of each family a table under :data:`HEADS`. Kinds of personal data that cannot be told are left
+        """For the user: a table of each family under :data:`HEADS`. Kinds of personal data without a value are left
         out: there are many.
         """
         found: dict[Family, list[tuple[str, ...]]] = {
@@ -141,12 +141,12 @@ class Evaluation:
         return {family: rows for family, rows in found.items() if rows}
 
     def save(self, path: Path) -> None:
-        """Write it for its owner's eyes only."""
+        """Write it, readable by its owner only."""
         write_result(path, result_json(self))
 
 
 SUMMARY = ("synthetic", "real", "chance", "better")
-"""Heads of the summary: whose value it is, what guessing reaches, and which way is good."""
+"""Heads of the summary: whose value it is, the value of guessing, and which direction is better."""
 _ONE_OF: Mapping[str, Mapping[str, float]] = {"distinct_n": {"n": 2}, "near_duplicates": {"similarity": 0.9}}
 _OF_GROUPS = "group_coverage"
 _TELLING = ("classifier", "column", "label", "length")
@@ -154,7 +154,7 @@ _SUMMARISED = (
     *("accuracy", "mauve", "frechet_distance", _OF_GROUPS, "vocabulary_divergence", "distinct_n", "label_distance"),
     *("near_duplicates", "copied_words", "longest_copied_span", "column_accuracy"),
 )
-"""Metrics of the summary in their order, and which value of those that have many."""
+"""Metrics of the summary in order, and the chosen value of those with many."""
 
 
 def _rounded(value: float | None) -> str:
@@ -171,11 +171,11 @@ def _settings(measured: MetricValue) -> str:
 
 @dataclass(frozen=True)
 class ReleasedMetrics:
-    """What ``release/metrics.json`` holds: values of private texts that were released with noise, and their cost.
+    """The content of ``release/metrics.json``: values of private texts that were released with noise, and their cost.
 
     Args:
         table_sha256: of the synthetic table of the output folder.
-        sealed: what the seals of the released counts say of them.
+        sealed: the seals of the released counts.
         trusted: endpoints and clusters that could read private texts.
         unit, protects: the privacy unit, also in words.
     """
@@ -194,11 +194,11 @@ class ReleasedMetrics:
     def __post_init__(self) -> None:
         costs = [charge.event.epsilon for charge in self.charges if isinstance(charge.event, PureEvent)]
         if not costs or len(costs) < len(self.charges) or sum(costs) > float(self.budget.epsilon) * (1 + 1e-9):
-            raise ValueError("the charges do not keep to the budget")
+            raise ValueError("the charges exceed the budget")
 
     @property
     def private(self) -> bool:
-        """Whether the promise holds: False where the noise was off or seeded."""
+        """Whether the promise holds: False if the noise was off or seeded."""
         return self.sealed.private
 
     def save(self, path: Path) -> None:
@@ -206,23 +206,23 @@ class ReleasedMetrics:
 
 
 def load_evaluation(path: Path) -> Evaluation:
-    """Read what :meth:`Evaluation.save` wrote. Raises ConfigError as :func:`read_result` does."""
+    """Read the file of :meth:`Evaluation.save`. Raises ConfigError as :func:`read_result` does."""
     return read_result(path, Evaluation, made_by="evaluate", most=MOST_EVALUATION_BYTES, values=None)
 
 
 def load_released(path: Path) -> ReleasedMetrics:
-    """Read what :meth:`ReleasedMetrics.save` wrote. Raises ConfigError as :func:`read_result` does."""
+    """Read the file of :meth:`ReleasedMetrics.save`. Raises ConfigError as :func:`read_result` does."""
     return read_result(path, ReleasedMetrics, made_by="evaluate --charge-metrics")
 
 
 def result_json(result: Any) -> dict[str, Any]:
-    """A result, a frozen dataclass, as JSON values with the version."""
+    """Return a result, a frozen dataclass, as JSON values with the version."""
     fields: dict[str, Any] = TypeAdapter(type(result)).dump_python(result, mode="json")
     return {"version": VERSION, **fields}
 
 
 def write_result(path: Path, fields: dict[str, Any], *, mode: int = PRIVATE_MODE) -> None:
-    """Write what :func:`result_json` made, whole or not at all; for its owner's eyes only unless ``mode`` differs."""
+    """Write the values of :func:`result_json`, whole or not at all; for the owner only unless ``mode`` differs."""
     with atomic_file(path, mode=mode) as file:
         file.write(json.dumps(fields, ensure_ascii=False, allow_nan=False).encode())
 
@@ -230,7 +230,7 @@ def write_result(path: Path, fields: dict[str, Any], *, mode: int = PRIVATE_MODE
 def read_result(
     path: Path, kind: type[T], *, made_by: str, most: int = MOST_BYTES, values: int | None = MOST_VALUES
 ) -> T:
-    """Read what :func:`write_result` wrote; fields that are not named are ignored."""
+    """Read a file of :func:`write_result`; unknown fields are ignored."""
     try:
         fields = read_json(path, most=most, values=values)
         if fields.pop("version") != VERSION:

@@ -1,4 +1,4 @@
-"""Texts in memory, with their labels, embeddings and typed columns: what every metric works on."""
+"""Texts in memory, with their labels, embeddings and typed columns: the input of every metric."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Sample:
 
     Args:
         labels: canonical label strings, one per text; None for a table without labels.
-        embeddings: ``Float32[len(texts), d]`` of unit length; None where none were asked for.
+        embeddings: ``Float32[len(texts), d]`` of unit length; None if not requested.
         cells: ``Int32[len(texts), len(columns)]``, cells of the typed columns; None without such.
-        parts: of each text, where texts have such; the texts are then what these say, without their names.
-        form: which parts these are.
+        parts: of each text, if texts have parts; the texts are then the words of the parts, without names.
+        form: the kinds of these parts.
     """
 
     texts: tuple[str, ...]
@@ -45,7 +45,7 @@ class Sample:
         return len(self.texts)
 
     def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Sample:
-        """The texts at ``rows``, in that order."""
+        """Return the texts at ``rows``, in that order."""
         places = np.asarray(rows, dtype=np.int64)
         return Sample(
             tuple(self.texts[row] for row in rows),
@@ -66,18 +66,18 @@ class Sample:
 
     @property
     def transcripts(self) -> tuple[str, ...]:
-        """The texts as models see them."""
+        """Return the texts as models see them."""
         return self.texts if self.parts is None else tuple(map(self.form.render, self.parts))
 
     def at_most(self, count: int, *, seed: int) -> Sample:
-        """``count`` of the texts at random, in their order; all if there are no more."""
+        """Return ``count`` random texts, in their order; all if there are no more."""
         if len(self) <= count:
             return self
         rows = np.sort(np.random.default_rng(seed).choice(len(self), size=count, replace=False))
         return self.take(rows)
 
     def halves(self, *, seed: int) -> tuple[Sample, Sample]:
-        """The texts in two parts at random, each in their order."""
+        """Split the texts at random into two parts, each in their order."""
         order = np.random.default_rng(seed).permutation(len(self))
         middle = len(self) // 2
         return self.take(np.sort(order[:middle])), self.take(np.sort(order[middle:]))
@@ -87,5 +87,5 @@ class Sample:
 
 
 def words_of(texts: Sequence[str], split: Callable[[str], list[str]]) -> list[list[str]]:
-    """The words of each text, by ``split``. Equal words are one object, so that a word takes 8 bytes."""
+    """Return the words of each text, by ``split``. Equal words are one object, so that a word takes 8 bytes."""
     return [list(map(sys.intern, split(text))) for text in texts]

@@ -1,4 +1,4 @@
-"""What a metric is, and one value of it: never a bare number.
+"""A metric, and one value of it: never a bare number.
 
 These values are their own JSON form: what is read from a file, which may come from anybody, is checked against the
 types of their fields (:mod:`understudy.evaluate.metrics.results`).
@@ -17,16 +17,16 @@ from pydantic import AfterValidator, Field
 
 Family = Literal["fidelity", "utility", "leakage"]
 Better = Literal["lower", "higher", "same", "none"]
-"""Which way is good; ``same``: the nearer to the value of the reference texts (real or held out), the better."""
+"""Which direction is better; ``same``: nearer to the value of the reference texts (real or held out) is better."""
 
 SYNTHETIC, REAL, HOLDOUT = "synthetic", "real", "holdout"
-"""Whose value it is; other tables (a baseline, say) have names of their own."""
+"""Whose value it is; other tables (such as a baseline) have other names."""
 REAL_ALL = "real (all)"
-"""Whose value it is where a classifier is trained on all real texts."""
+"""Whose value it is if a classifier is trained on all real texts."""
 OTHER_HALF = "real (other half)"
-"""Whose value it is where one half of the real rows is compared with the other, for want of held-out ones."""
+"""Whose value it is if one half of the real rows is compared with the other, without held-out ones."""
 MAJORITY = "most frequent"
-"""Whose value it is where nothing is trained: the answer is the value that is most frequent."""
+"""Whose value it is if nothing is trained: the answer is always the most frequent value."""
 
 SETTING_TITLES = {"reference_texts": "reference texts"}
 """Titles of settings whose names are not their titles."""
@@ -89,7 +89,7 @@ class Interval:
 
     Args:
         low, high: its ends, ``low <= high``.
-        method: how it came about, such as ``"bootstrap over the synthetic texts"`` or ``"t over 5 seeds"``.
+        method: how it was computed, such as ``"bootstrap over the synthetic texts"`` or ``"t over 5 seeds"``.
     """
 
     low: Number
@@ -103,14 +103,14 @@ class MetricValue:
     """One value of a metric.
 
     Args:
-        value: None where it cannot be told from these texts; ``note`` then says why.
+        value: None if these texts do not determine it; ``note`` then says why.
         of: whose: ``synthetic``, ``real``, ``holdout``, or the name of another table.
-        interval: its uncertainty; None where there is none (or none is known: ``note`` says so).
-        settings: what tells apart the values of one metric (``classifier``, ``label``, ``shots``, ``n`` ...).
+        interval: its uncertainty; None if there is none (or none is known: ``note`` says so).
+        settings: distinguish the values of one metric (``classifier``, ``label``, ``shots``, ``n`` ...).
         note: a remark in one sentence.
         reads_private: whether real texts went into it. If so, it is not covered by epsilon and stays in ``private/``.
-        sample_size: on how many texts of the table it rests: those trained on, or those that every table was cut to;
-            None where that is all of them.
+        sample_size: number of the table's texts that it is based on: those trained on, or those that every table
+            was cut to; None for all.
     """
 
     metric: Metric

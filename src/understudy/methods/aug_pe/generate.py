@@ -49,7 +49,7 @@ def estimate_calls(
 
 
 def label_counts(parameters: AugPEParameters, release: Release) -> tuple[list[float], float]:
-    """Return the average votes of a round: records vote for candidates of their own label."""
+    """Return the average votes of a round: records vote for candidates with their label."""
     votes, labels = release.arrays["votes"], release.schema.label_set.size
     counts = np.bincount(release.arrays["label"], weights=votes, minlength=labels) / parameters.rounds
     noise = (release.statement.noise_multiplier(votes_name(1)) or 0.0) * release.statement.unit.vectors

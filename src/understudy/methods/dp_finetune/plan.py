@@ -150,9 +150,8 @@ def memory_of(numbers: int, *, workers: int, rows: int, cost: Cost) -> int:
 def work(
     mechanism: DPSGD, batch: float, *, numbers: int, model_bytes: int, cost: Cost, workers: int, rows: int
 ) -> Facts:
-    """Return what training costs on this machine, and its noise to signal, once the model is known:
-    ``numbers`` of it learn, ``cost`` was measured on public rows, and ``workers`` blocks of ``rows`` are computed at
-    once."""
+    """Return what training costs on this machine, and its noise to signal, once the model is known: ``numbers`` of it
+    learn, ``cost`` was measured on public rows, and ``workers`` blocks of ``rows`` are computed at once."""
     drowned = _noise_to_signal(mechanism.noise_multiplier, mechanism.steps, batch, numbers)
     seconds = float(f"{mechanism.steps * batch * cost.seconds / workers:.1g}")
     memory = model_bytes + memory_of(numbers, workers=workers, rows=rows, cost=cost)

@@ -164,8 +164,7 @@ def density_scores(
 
 def _next_scores(sketch: NDArray[np.float32], prefix: Phases, waves: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return ``Float32[n, N]``: the density of n prefixes, each with each term added, padded with zeros to m terms
-    (which multiplies all by one factor): [(C cos P + S sin P) . cos A + (S cos P - C sin P) . sin A], (C, S) the
-    sketch."""
+    (which scales all equally): [(C cos P + S sin P) . cos A + (S cos P - C sin P) . sin A], (C, S) the sketch."""
     (c, s), (cos, sin) = np.split(sketch, 2), np.split(_waves(prefix), 2, axis=1)
     return np.asarray(np.concatenate([c * cos + s * sin, s * cos - c * sin], axis=1) @ waves, dtype=np.float32)
 

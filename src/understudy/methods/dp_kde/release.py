@@ -173,11 +173,7 @@ def release(parameters: DPKDEParameters, corpus: BoundedCorpus, plan: Plan, tool
     strong = (density_scores(arrays["density-1"], frequencies, embeddings) > 3 * noise).sum(axis=1)
     entries = (
         Fact("vocabulary_terms_above_floor", int((counts > floor).sum()), "terms that count as real"),
-        Fact(
-            "scores_above_3_std",
-            tuple(map(int, strong)),
-            "reliable terms (density 3 std above its noise)",
-        ),
+        Fact("scores_above_3_std", tuple(map(int, strong)), "reliable terms (3 std above the noise)"),
     )
     public = {
         "vocabulary": vocabulary.public_input,

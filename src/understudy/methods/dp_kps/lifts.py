@@ -112,8 +112,8 @@ class SequenceRows:
         return [replace(seed, row=row) for seed, row in zip(seeds, rows, strict=True)]
 
     def shared_out(self, seeds: Sequence[Seed], terms: Sequence[str], generator: np.random.Generator) -> list[Seed]:
-        """Return seeds with rows that fit: each label's rows are distributed among its seeds. It has at most as many
-        seeds as rows."""
+        """Return seeds with rows that fit: each label's rows are divided among its seeds, of which there are no
+        more."""
         numbers, found = {term: number for number, term in enumerate(terms)}, []
         for label, (rows, places) in enumerate(zip(self.rows, self.places, strict=True)):
             mine = [seed for seed in seeds if seed.label == label]

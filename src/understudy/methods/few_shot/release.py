@@ -159,8 +159,7 @@ class TokenSampler:
         own coins (:func:`deal`), and the rows run in one block of subsets + 1 rows of one width for every token,
         whichever records are sampled (:class:`~understudy.models.shared_prefix.Contexts`). A row adds non-negative
         integers of at most the mechanism's grid in all, or one vote. The candidates come from the public row. So the
-        sums move as :class:`~understudy.privacy.subsampled.SubsampledTokens` says; it samples, adds the noise and
-        counts.
+        sums move as :class:`~understudy.privacy.subsampled.SubsampledTokens` says; it samples, adds noise and counts.
     """
 
     parameters: FewShotParameters

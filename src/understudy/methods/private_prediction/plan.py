@@ -41,13 +41,12 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
     """What is clipped: ``difference`` (of log-probabilities, to the public ones), or logits: ``recenter`` (the largest
     at c) or ``fixed`` (as they are)."""
     clip_range: float | None = Field(None, gt=0, le=1e6)
-    """c, or C of differences. Default: 10 with ``recenter``, 20 with ``fixed``; with ``difference``, the largest that
-    the budget allows."""
+    """c, or C of differences. Default: 10 with ``recenter``, 20 with ``fixed``; with ``difference``, the largest within
+    the budget."""
     batch_size: int | None = Field(None, ge=1, le=1_000_000)
     """Private texts in a batch as declared (s): the fixed divisor. Default: 31 with ``difference``, 255 otherwise."""
     batches: int | None = Field(None, ge=1, le=MOST_BATCHES)
-    """Batches of each label: a public number, ``expected_records`` / labels / ``batch_size`` if not
-    given."""
+    """Batches of each label: a public number, ``expected_records`` / labels / ``batch_size`` if not given."""
     tokens_per_batch: int | None = Field(None, ge=1, le=1_000_000)
     """Private tokens of a batch (r). Default: 256 with ``difference``, otherwise as many as the budget allows."""
     temperature: float | None = Field(None, gt=0, le=1e6)
@@ -206,9 +205,7 @@ def _test_costs(mechanism: PrivateTokens) -> tuple[list[Fact], list[str]]:
     times = 1 + mechanism.rho_run / mechanism.rho_token
     facts = [
         Fact("sparse_vector_cost", times, "sparse vector: a private token costs, times"),
-        Fact(
-            "sparse_vector_break_even", 1 / times, "sparse vector: saves budget if the share of private tokens is below"
-        ),
+        Fact("sparse_vector_break_even", 1 / times, "sparse vector: helps if the share of private tokens is below"),
     ]
     if round(1 / times, 3) > _FEWEST_PRIVATE:
         return facts, []

@@ -1,8 +1,7 @@
 """Public clusters, and the noisy sums of private records over them.
 
 A record x (an integer vector of :mod:`understudy.methods.shared.evolution.embeddings`) belongs to the nearest public
-centre e_k of its
-label and adds one vector there:
+centre e_k of its label and adds one vector there:
 
     ( sqrt(s) ,  sqrt(1 - s) * clip(x - e_k, C) / C )          s: the sizes' share, C: the residual's clipping norm
 

@@ -366,8 +366,8 @@ def grouped_inclusion(rates: NDArray[np.float64], incidence: csr_array) -> tuple
     """Return each secret's rates of its records, as :class:`~understudy.privacy.events.MixtureEvent` states them.
 
     Rates are rounded up to 4 digits, so that equal ones can be counted: a higher rate only makes the neighbours easier
-    to distinguish, so the stated cost is never too small. In the order of the columns; empty for a secret in no record
-    that may be sampled.
+    to distinguish, so the stated cost is never too small. In the order of the columns; empty for a secret that cannot
+    be sampled.
     """
     by_secret = _in_order(incidence).tocsc()
     different, which = np.unique(np.asarray(rates, dtype=np.float64), return_inverse=True)
@@ -393,8 +393,8 @@ def _in_order(incidence: csr_array) -> csr_array:
 
 
 def _kinds(held: csr_array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Group records with the same secrets, at least one, into kinds. Return each record's kind or -1, and each kind's
-    first record."""
+    """Group records with the same secrets, at least one. Return each record's group or -1, and each group's first
+    record."""
     kinds: dict[bytes, int] = {}
     kind_of, first = np.full(held.shape[0], -1), []
     for record in np.flatnonzero(np.diff(held.indptr)):

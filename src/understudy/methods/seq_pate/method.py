@@ -25,8 +25,7 @@ _INT32 = 2**31 - 1
 
 
 class SeqPATE(TunedMethod, SeqPATEParameters):
-    """Teachers on disjoint shards answer noisily if a student is unsure; any number of texts are then sampled from the
-    student.
+    """Teachers on disjoint shards answer noisily if a student is unsure; any number of texts are then sampled from it.
 
     >>> SeqPATE(declared_records=20_000, teachers=1000).teachers
     1000

@@ -48,8 +48,7 @@ class QueryParameters(Parameters):
     """What the teachers are asked, and how they answer."""
 
     queries: int | None = Field(None, ge=1, le=MOST_QUERIES)
-    """Largest total number of positions that teachers are asked about (T). Default: as many as keep the noise on an
-    answer at 0.035.
+    """Most positions that teachers are asked about in total (T). Default: as many as keep an answer's noise at 0.035.
     """
     rounds: int = Field(2, ge=1, le=1000)
     """Rounds in which they are asked; the student learns after each (R)."""
@@ -224,8 +223,8 @@ def make_plan(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
 
 
 def planned_queries(charges: Sequence[Charge]) -> int:
-    """Return T by the charges, as a guide may have taken a share of the budget. Raises ReleaseError if they are not
-    those of this method."""
+    """Return T by the charges, as a guide may have taken a share of the budget. Raises ReleaseError for wrong
+    charges."""
     total = 0
     for charge in charges:
         if charge.name.startswith(answers_name(0)[:-1]):

@@ -98,8 +98,8 @@ def shares_of(
 
 
 def _tops(columns: int, mass: float, logits: Any, _block: Block) -> Any:
-    """Return the likeliest tokens and their log-probabilities, ``Float64[R, width, 2, columns]``; -1 after the first
-    that make up ``mass``."""
+    """Return the likeliest tokens and their log-probabilities, ``Float64[R, width, 2, columns]``; -1 beyond
+    ``mass``."""
     top = logits.double().log_softmax(2).topk(columns, dim=2)
     before = top.values.exp().cumsum(2) - top.values.exp()
     return torch.stack([top.indices.masked_fill(before >= mass, -1).double(), top.values], dim=2)

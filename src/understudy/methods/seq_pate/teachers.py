@@ -8,10 +8,10 @@ row, a prompt without a text, and stays the base model.
 Groups are trained and asked in this process, or by the workers of the corpus's engine, which are sent their rows. A
 group is the same bit for bit on any machine that trains it (:func:`kind_of_teachers`).
 
-**One shard, one teacher.** A record must change the adapters of its own teacher only, and not a single bit of any
-other. So a teacher has a fixed place in a fixed group, and all computations of a group have one public shape, whatever
-the shards contain: slot j of a group is the j-th text of each of its teachers, or the public row.
-:func:`require_separate_teachers` tests on the device that nothing in a place depends on the texts in others.
+**One shard, one teacher.** A record must change only its teacher's adapters, and not a bit of any other. So a teacher
+has a fixed place in a fixed group, and all computations of a group have one public shape, whatever the shards contain:
+slot j of a group is the j-th text of each of its teachers, or the public row. :func:`require_separate_teachers` tests
+on the device that nothing in a place depends on the texts in others.
 """
 
 from __future__ import annotations
@@ -145,10 +145,9 @@ class Group:
 class Teachers:
     """All teachers, group by group, kept in the private ``folder`` when they are trained, so that a killed run resumes.
 
-    Implements :class:`~understudy.privacy.measurement.Batches`, and
-    :class:`~understudy.privacy.measurement.Divided` with groups as parts. Memory: the tokens of all texts that are
-    read, and what a group takes, once per worker. ``kind`` is that of the machines that train
-    (:func:`kind_of_teachers`).
+    Implements :class:`~understudy.privacy.measurement.Batches`, and :class:`~understudy.privacy.measurement.Divided`
+    with groups as parts. Memory: the tokens of all texts that are read, and what a group takes, once per worker.
+    ``kind`` is that of the machines that train (:func:`kind_of_teachers`).
     """
 
     faculty: Faculty
@@ -362,12 +361,11 @@ class TeacherAnswers(PlannedQuery[Group, AnswersSpec]):
     Guarantee:
         Unit: a record, or an owner, whose records are all in one shard.
         Sensitivity: a teacher's answers are a function of its own shard and of public or released values alone
-            (:class:`Faculty`), so adding or removing a unit changes the answers of one
-            teacher from a to a'; there are as many teachers with it as without it. Each answer is integers of 0 or more
-            that add up to at most G = COUNT_GRID: probabilities of the candidates, shortened by 2^-20 and rounded
-            down, or G for the first choice. So |a_q - a'_q|_2^2 <= |a_q|^2 + |a'_q|^2 <= 2 G^2 and
-            |a_q - a'_q|_1 <= 2 G for each of the Q questions: sqrt(2 Q) G in L2 and 2 Q G in L1 for all of them.
-            NaN counts as 0.
+            (:class:`Faculty`), so adding or removing a unit changes the answers of one teacher from a to a'; there are
+            as many teachers with it as without it. Each answer is integers of 0 or more that add up to at most G =
+            COUNT_GRID: probabilities of the candidates, shortened by 2^-20 and rounded down, or G for the first choice.
+            So |a_q - a'_q|_2^2 <= |a_q|^2 + |a'_q|^2 <= 2 G^2 and |a_q - a'_q|_1 <= 2 G for each of the Q questions:
+            sqrt(2 Q) G in L2 and 2 Q G in L1 for all of them. NaN counts as 0.
         Source: Tian et al. 2022 (SeqPATE), with the noise on the sum.
     """
 
@@ -394,8 +392,7 @@ class TeacherAnswers(PlannedQuery[Group, AnswersSpec]):
         return found
 
     def _of(self, read: Any, candidates: NDArray[np.int32], real: int) -> NDArray[np.int64]:
-        """Return the first ``real`` teachers' answers, ``Int64[q, K]``, from the states ``Float[G, q, H]`` that the
-        head reads."""
+        """Return the first ``real`` teachers' answers, ``Int64[q, K]``, from the head's inputs ``Float[G, q, H]``."""
         found = np.zeros(candidates.shape, dtype=np.int64)
         for number, columns in enumerate(candidates):
             asked = columns >= 0

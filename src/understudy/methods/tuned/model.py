@@ -72,7 +72,7 @@ class LabelParameters(Parameters):
 
     label_sizes: str = UNIFORM
     """How ``--records`` are divided among labels: ``uniform``, declared proportions ``A=3,B=1``, or ``noisy`` counts
-    (which cost budget)."""
+    (cost budget)."""
 
 
 class TunedParameters(LabelParameters, SamplingParameters, TextParameters, TuningParameters):

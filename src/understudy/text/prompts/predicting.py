@@ -19,8 +19,7 @@ from understudy.models.types import Message
 from understudy.text.prompts.evolving import fill_in
 
 Shape = Literal["text", "json"]
-"""A text's form: any; a JSON record; a JSON record that the model sees and writes as lines ``column:
-value``."""
+"""A text's form: any; a JSON record; a JSON record that the model sees and writes as lines ``column: value``."""
 
 BLANK_LINE = "\n\n"
 _TEXT = "{text}"

@@ -118,7 +118,7 @@ def test_metrics_of_clusters_and_neighbours_are_not_told_of_so_few_texts_that_no
 ) -> None:
     few = measured(*(sample(size, seed) for seed, size in enumerate(sizes)))
     untold = {each.metric.name: each.note for each in few if each.value is None}
-    assert untold == dict.fromkeys(OF_MANY, "Takes at least 100 texts of a table: fewer say nothing.")
+    assert untold == dict.fromkeys(OF_MANY, "Needs at least 100 texts of a table: fewer mean nothing.")
     assert all("100 texts" in each.metric.definition for each in few if each.metric.name in OF_MANY)
 
 

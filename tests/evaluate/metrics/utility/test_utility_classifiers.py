@@ -301,8 +301,7 @@ def test_a_label_that_the_test_lacks_is_a_wrong_answer() -> None:
         assert each.value is not None
         assert 0.5 < each.value < 0.7
         assert each.note == (
-            "1 of 3 labels of the test have no training text; "
-            "labels of the training texts that are none of the test's: 1."
+            "1 of 3 labels of the test have no training text; labels of the training texts that are not in the test: 1."
         )
 
 

@@ -39,7 +39,7 @@ __all__ = ["measure_fidelity"]
 
 Measure = Callable[..., Iterable[MetricValue]]
 Tables = Mapping[str, Any]
-"""Something of each table, by whose it is."""
+"""A value of each table, by the table's name."""
 
 
 def measure_fidelity(
@@ -51,14 +51,14 @@ def measure_fidelity(
     seed: int,
     resamples: int = 100,
 ) -> tuple[MetricValue, ...]:
-    """How near the synthetic texts are to the real ones, beside how near other real texts are.
+    """Measure how near the synthetic texts are to the real ones, compared with other real texts.
 
-    Metrics of embeddings are left out where a table has none, those of labels, typed columns and JSON likewise. A
+    Metrics of embeddings are left out if a table has none, and likewise those of labels, typed columns and JSON. A
     metric that the tables are too small for has the value None.
 
     Args:
-        holdout: real texts that the synthetic ones were not made from: what is within reach at this size. Columns are
-            compared with one half of the real rows and have the other half beside them where there is none.
+        holdout: real texts that the synthetic ones were not made from: the best possible values at this size. Without
+            it, columns are compared with one half of the real rows, and the other half is the reference.
         resamples: per interval: subsamples (of self-BLEU: bootstrap samples).
     """
     require_evaluate()
@@ -92,7 +92,7 @@ def measure_fidelity(
         return (replace(each, sample_size=fewest) if uneven else each for each in values)
 
     of_columns = _against_real(rows, [texts.PAIRS_MEAN, texts.PAIRS_LARGEST], texts.column_values, sampling)
-    # Hundreds of small products: BLAS threads gain nothing, wait for each other on a busy machine, and round otherwise.
+    # Many small products: BLAS threads gain nothing, wait for each other on a busy machine, and round differently.
     with threadpool_limits(1, user_api="blas"):
         return (
             *on_equal_sizes(placed_cut, [embeddings.FRECHET], embeddings.frechet_values),
@@ -113,8 +113,8 @@ def measure_fidelity(
 
 
 def _beside_a_half(tables: Mapping[str, Sample], seed: int) -> dict[str, Sample]:
-    """One half of the real texts, the other tables, and the other half as a yardstick; empty where there is no real
-    one."""
+    """Return half of the real texts, the other tables, and the other half as a yardstick; empty without a real
+    table."""
     if REAL not in tables:
         return {}
     first, second = tables[REAL].halves(seed=seed)
@@ -122,8 +122,8 @@ def _beside_a_half(tables: Mapping[str, Sample], seed: int) -> dict[str, Sample]
 
 
 def _rows(real: Sample, synthetic: Sample, holdout: Sample | None, seed: int) -> dict[str, Sample]:
-    """Equally many rows of all tables with typed columns: real and synthetic ones, and other real ones as a yardstick.
-    Empty without such columns."""
+    """Return equally many rows of all tables with typed columns: real and synthetic ones, and other real ones as a
+    yardstick. Empty without such columns."""
     if real.cells is None or synthetic.cells is None:
         return {}
     if holdout is None or holdout.cells is None:
@@ -156,7 +156,7 @@ def _each(
 
 
 def _too_few(metrics: Sequence[Metric], of: str, least: int) -> Iterator[MetricValue]:
-    note = f"Takes at least {least} texts of a table: fewer say nothing."
+    note = f"Needs at least {least} texts of a table: fewer mean nothing."
     return (MetricValue(metric, None, of, note=note) for metric in metrics)
 
 
@@ -170,7 +170,7 @@ Statistic = Callable[[Ints, Ints], float]
 
 
 def shape_values(real: Sample, other: Sample, *, of: str, **sampling: int) -> Iterator[MetricValue]:
-    """The distances of two tables of texts that have the same parts, each of two records or more."""
+    """Return the distances of two tables of texts with the same parts, each of two records or more."""
     assert real.parts is not None
     assert other.parts is not None
     tables = real.parts, other.parts
@@ -181,7 +181,7 @@ def shape_values(real: Sample, other: Sample, *, of: str, **sampling: int) -> It
     ) -> MetricValue:
         ours, theirs = values
         if min(len(ours), len(theirs)) < 2:
-            return MetricValue(metric, None, of, settings=settings, note="Takes at least 2 such parts of a table.")
+            return MetricValue(metric, None, of, settings=settings, note="Needs at least 2 such parts of a table.")
         return between_subsamples(metric, statistic, ours, theirs, of, high=1.0, settings=settings, **sampling)
 
     if roles := list(real.form.roles):
@@ -208,7 +208,7 @@ def _lengths(parts: Sequence[Part], name: str) -> Ints:
 
 
 def belonging_values(table: Sample, of: str, *, seed: int, resamples: int) -> Iterator[MetricValue]:
-    """How much parts belong together: of every field and the next, or of all turns and those that follow them."""
+    """Return how well parts fit together: every field and the next, or all turns and those that follow them."""
     assert table.parts is not None
     for one, other in pairwise(table.form.fields) if table.form.fields else [("", "")]:
         found = [
@@ -230,13 +230,13 @@ def _belonging(
     seed: int,
     resamples: int,
 ) -> MetricValue:
-    """The value for pairs of a part and the next: whose record's they are, their names, and what they say."""
+    """Return the value for pairs of a part and the next: their records, their names, and their texts."""
     records = np.array([number for number, *_ in pairs], dtype=np.int64)
     kinds = np.array([f"{first}:{second}" for _, (first, second), *_ in pairs])
     others = _of_others(records, kinds, seed)
     known = np.flatnonzero(others >= 0)
     if len(known) < 2 or not any(split_words(text) for *_, first, second in pairs for text in (first, second)):
-        note = "Takes at least two records with such parts that say something."
+        note = "Needs at least two records with such parts that are not empty."
         return MetricValue(BELONGING, None, of, settings=settings, note=note)
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -250,10 +250,10 @@ def _belonging(
 
 
 def _of_others(records: Ints, kinds: NDArray[np.str_], seed: int) -> Ints:
-    """For each pair one of the same kind of another record, at random; -1 where there is none.
+    """Return, for each pair, a random one of the same kind from another record; -1 if there is none.
 
-    Pairs of a kind are ordered by their records, which are in random order, and moved on by as many as the record with
-    the most of them has.
+    Pairs of a kind are ordered by their records, which are in random order, and shifted by one record's largest number
+    of pairs.
     """
     order = np.random.default_rng(seed).permutation(int(records.max(initial=0)) + 1)
     found = np.full(len(records), -1, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""How two tables' embeddings lie to each other: Fréchet and kernel distance, who is in whose neighbourhood, and MAUVE.
+"""Comparing two tables' embeddings: Fréchet and kernel distance, shared neighbourhoods, and MAUVE.
 
 MAUVE is of two samples as histograms over shared clusters, and the divergence frontier between those.
 """
@@ -50,9 +50,9 @@ GROUP_COVERAGE = _named("group_coverage")
 
 _FEWEST_OF_GROUP = 20
 _BLOCK = 2**22  # kernel values or distances at a time, 32 MiB
-_COLUMNS = 2**14  # texts of the other table at a time, beside which kernel values are computed
+_COLUMNS = 2**14  # texts of the other table at a time for which kernel values are computed
 _ROWS = 2**13  # texts at a time that are read in float64: no table is copied whole
-_EQUAL = 1e-12  # squared distances that differ by less are equal: rounding must not part duplicates
+_EQUAL = 1e-12  # squared distances that differ by less are equal: rounding must not separate duplicates
 _KEPT = 8  # neighbours that are kept, times k
 _HALF = 0.5
 """Share of texts in a subsample: a larger one keeps most neighbours; its intervals were 1.3 to 1.7 times too wide."""
@@ -64,7 +64,7 @@ Chosen = NDArray[np.bool_]
 def frechet_distance(
     a: NDArray[np.floating], b: NDArray[np.floating], chosen_a: Chosen | None = None, chosen_b: Chosen | None = None
 ) -> float:
-    """``|m_a - m_b|^2 + tr(C_a + C_b - 2 (C_a C_b)^(1/2))`` of the rows of ``a`` and ``b``, each at least two.
+    """Return ``|m_a - m_b|^2 + tr(C_a + C_b - 2 (C_a C_b)^(1/2))`` of the rows of ``a`` and ``b``, each at least two.
 
     ``chosen_a`` and ``chosen_b``, ``Bool[n]`` and ``Bool[m]``, name the rows; None: all.
 
@@ -79,7 +79,7 @@ def frechet_distance(
 
 
 def frechet_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: int) -> list[MetricValue]:
-    """The distance, with an interval from subsamples of both tables."""
+    """Return the distance, with an interval from subsamples of both tables."""
     a, b = _both(real, other)
 
     def between(one: Chosen, two: Chosen) -> float:
@@ -107,7 +107,7 @@ def _gaussian(rows: NDArray[np.floating], chosen: Chosen | None) -> tuple[Floats
 def kernel_distance(
     a: NDArray[np.floating], b: NDArray[np.floating], chosen_a: Chosen | None = None, chosen_b: Chosen | None = None
 ) -> Floats:
-    """The distance of the chosen rows of ``a`` to the chosen rows of ``b``, for every choice: ``Float64[choices]``.
+    """Return the distance of the chosen rows of ``a`` and ``b``, for every choice: ``Float64[choices]``.
 
     Args:
         a, b: embeddings ``[n, d]`` and ``[m, d]`` of unit length.
@@ -122,7 +122,7 @@ def kernel_distance(
 
 
 def kernel_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: int) -> list[MetricValue]:
-    """The distance, with an interval from subsamples of both tables."""
+    """Return the distance, with an interval from subsamples of both tables."""
     a, b = _both(real, other)
     chosen = whole_and_subsamples((len(a), len(b)), seed=seed, resamples=resamples)
     return [value_of_subsamples(KERNEL, kernel_distance(a, b, *chosen), chosen, of)]
@@ -155,7 +155,7 @@ def _squared_lengths(rows: NDArray[np.floating]) -> Floats:
 
 @dataclass(frozen=True)
 class Neighbourhoods:
-    """How many texts lie in whose ball, for every choice of texts; ``Float64[choices]`` each.
+    """The shares of texts inside each other's balls, for every choice of texts; ``Float64[choices]`` each.
 
     Args:
         precision: share of the other table's texts in some real ball.
@@ -174,7 +174,7 @@ class Neighbourhoods:
     chosen: Chosen
 
     def coverage_of(self, group: Chosen) -> Floats:
-        """The coverage of some real texts, ``Bool[n]``."""
+        """Return the coverage of some real texts, ``Bool[n]``."""
         found: Floats = (self.covered & group).sum(axis=1) / np.maximum((self.chosen & group).sum(axis=1), 1)
         return found
 
@@ -193,8 +193,8 @@ def neighbourhoods(
         real, other: embeddings ``[n, d]`` and ``[m, d]``.
         chosen_real, chosen_other: ``Bool[choices, n]`` and ``Bool[choices, m]``, of more than k rows each; None: all,
             once.
-        k: a ball reaches to the k-th nearest chosen text of its own table. A choice that holds fewer than k of a
-            text's 8 k nearest (of a half sample, one in ten million) gives it the ball to the last of those.
+        k: a ball reaches to the k-th nearest chosen text of its own table. A choice with fewer than k of a text's 8 k
+            nearest (in a half sample, one in ten million) gives it the ball to the last of those.
     """
     ours, theirs = _chosen(chosen_real, real), _chosen(chosen_other, other)
     reach, reach_other = _reach(real, ours, k), _reach(other, theirs, k)
@@ -221,7 +221,7 @@ def neighbourhoods(
 
 
 def neighbour_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: int) -> list[MetricValue]:
-    """Precision, recall, density and coverage, as a whole and by group, with intervals from subsamples of both."""
+    """Return precision, recall, density and coverage, in total and by group, with intervals from subsamples of both."""
     chosen = whole_and_subsamples((len(real), len(other)), seed=seed, resamples=resamples, share=_HALF)
     found = neighbourhoods(*_both(real, other), *chosen)
     ends = ((PRECISION, found.precision, 1.0), (RECALL, found.recall, 1.0), (DENSITY, found.density, np.inf))
@@ -248,7 +248,7 @@ def _groups(real: Sample) -> Iterator[tuple[dict[str, Setting], Chosen]]:
 
 
 def _reach(rows: NDArray[np.floating], chosen: Chosen, k: int) -> Floats:
-    """How far each chosen row's ball reaches, squared, ``Float64[choices, n]``; below 0 for rows not chosen."""
+    """Return each chosen row's squared ball radius, ``Float64[choices, n]``; below 0 for rows not chosen."""
     kept = min(len(rows) - 1, _KEPT * k)
     found = np.empty(chosen.shape)
     for start, squared in _squared_distances(rows, rows):
@@ -265,7 +265,7 @@ def _reach(rows: NDArray[np.floating], chosen: Chosen, k: int) -> Floats:
 
 
 def _squared_distances(a: NDArray[np.floating], b: NDArray[np.floating]) -> Iterator[tuple[int, Floats]]:
-    """Squared distances of some rows of ``a`` at a time, and the first row's number, to all of ``b``."""
+    """Yield squared distances of some rows of ``a`` at a time, with the first row's number, to all of ``b``."""
     columns, lengths = b.astype(np.float64), _squared_lengths(b)
     step = max(1, _BLOCK // len(b))
     for start in range(0, len(a), step):
@@ -306,7 +306,7 @@ class Clusters:
     def histograms(
         self, ours: NDArray[np.bool_] | None = None, theirs: NDArray[np.bool_] | None = None
     ) -> tuple[Histogram, Histogram]:
-        """Smoothed shares of the clusters among the chosen texts (None: all) of each table."""
+        """Return smoothed shares of the clusters among the chosen texts (None: all) of each table."""
         chosen = (
             self.ours if ours is None else self.ours[ours],
             self.theirs if theirs is None else self.theirs[theirs],
@@ -318,7 +318,7 @@ class Clusters:
 def clusterings(
     ours: NDArray[np.float32], theirs: NDArray[np.float32], *, seed: int, count: int = SEEDS
 ) -> tuple[Clusters, ...]:
-    """``count`` k-means clusterings of two tables' embeddings together, from different first centres."""
+    """Return ``count`` k-means clusterings of two tables' embeddings together, from different first centres."""
     from sklearn.cluster import KMeans
 
     rows = reduced(np.concatenate([ours, theirs]))
@@ -332,7 +332,7 @@ def clusterings(
 
 
 def reduced(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The principal components that together hold 90 % of the rows' variance; one column of 0 where there is none.
+    """Return the principal components with 90 % of the rows' variance together; one column of 0 if there is none.
 
     ``rows`` are centred in place.
     """
@@ -345,14 +345,15 @@ def reduced(rows: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def divergence_curve(p: Histogram, q: Histogram) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """``KL(q, r)`` and ``KL(p, r)`` in nats, for mixtures ``r = t p + (1 - t) q``, t from 0 to 1; may be infinite."""
+    """Return ``KL(q, r)``, ``KL(p, r)`` in nats, for mixtures ``r = t p + (1 - t) q``, t from 0 to 1; may be
+    infinite."""
     weight = np.linspace(0.0, 1.0, _MIXTURES)[:, None]
     mixtures = weight * p + (1 - weight) * q
     return special.rel_entr(q, mixtures).sum(axis=1), special.rel_entr(p, mixtures).sum(axis=1)
 
 
 def mauve(p: Histogram, q: Histogram) -> float:
-    """The area under the divergence curve of two histograms, which (0, 1) and (1, 0) end; by the trapezoid rule."""
+    """Return the area under two histograms' divergence curve from (0, 1) to (1, 0), by the trapezoid rule."""
     from scipy.integrate import trapezoid
 
     of_q, of_p = divergence_curve(p, q)
@@ -361,7 +362,7 @@ def mauve(p: Histogram, q: Histogram) -> float:
 
 
 def frontier_integral(p: Histogram, q: Histogram) -> float:
-    """The frontier integral of two histograms: the sum of ``(p + q) / 2 - p q log(p / q) / (p - q)``."""
+    """Return the frontier integral of two histograms: the sum of ``(p + q) / 2 - p q log(p / q) / (p - q)``."""
     apart = (p - q) != 0
     p, q = p[apart], q[apart]
     both = (p > 0) & (q > 0)
@@ -370,7 +371,7 @@ def frontier_integral(p: Histogram, q: Histogram) -> float:
 
 
 def mauve_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: int) -> tuple[MetricValue, ...]:
-    """Both, each the mean over some clusterings, with intervals from subsamples of both tables in those clusters."""
+    """Return both, as means over some clusterings, with intervals from subsamples of both tables in those clusters."""
     found = clusterings(*_both(real, other), seed=seed)
 
     def measured(metric: Metric, statistic: Callable[[Histogram, Histogram], float]) -> MetricValue:

@@ -1,6 +1,6 @@
 """Metrics of words, lengths, labels, JSON and typed columns.
 
-Functions that compare take a table of real texts and another one; with ``sampling``, the ``seed`` and ``resamples`` of
+Comparisons take a table of real texts and another one; with ``sampling``, the ``seed`` and ``resamples`` of
 :func:`~understudy.evaluate.metrics.intervals.over_subsamples`, they give intervals from subsamples of both.
 """
 
@@ -42,12 +42,12 @@ JSON_PARSED = metric_named("json_parsed")
 JSON_VALID = metric_named("json_valid")
 
 Words = Sequence[Sequence[str]]
-"""The words of each text."""
+"""Return the words of each text."""
 Ints = NDArray[np.int64]
 
 
 def jensen_shannon(a: NDArray[Any], b: NDArray[Any]) -> float:
-    """Jensen-Shannon divergence in bits, in [0, 1], of counts, each with a sum above 0.
+    """Return the Jensen-Shannon divergence in bits, in [0, 1], of counts, each with a sum above 0.
 
     Source: Lin 1991, equation 4.1 with equal weights.
     """
@@ -78,7 +78,7 @@ def length_values(real: Ints, other: Ints, *, of: str, **sampling: int) -> list[
 
 
 def vocabulary_values(real: Words, other: Words, *, of: str, seed: int, resamples: int) -> list[MetricValue]:
-    """The divergence of two tables' words."""
+    """Return the divergence of two tables' words."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     if not (any(real) and any(other)):
@@ -100,7 +100,7 @@ def total_variation(a: Ints, b: Ints, labels: int) -> float:
 
 
 def label_distance_values(real: Sequence[str], other: Sequence[str], *, of: str, **sampling: int) -> list[MetricValue]:
-    """The distance of the label proportions."""
+    """Return the distance of the label proportions."""
     names, numbers = np.unique([*real, *other], return_inverse=True)
     ours, theirs = numbers[: len(real)], numbers[len(real) :]
     statistic = partial(total_variation, labels=len(names))
@@ -108,7 +108,7 @@ def label_distance_values(real: Sequence[str], other: Sequence[str], *, of: str,
 
 
 def label_share_values(labels: Sequence[str], of: str, *, names: Sequence[str]) -> list[MetricValue]:
-    """The share of each of ``names`` in one table.
+    """Return the share of each of ``names`` in one table.
 
     Synthetic shares are private only if the synthetic table does not have the label: its name then comes from another
     table.
@@ -121,7 +121,7 @@ def label_share_values(labels: Sequence[str], of: str, *, names: Sequence[str]) 
 
 
 def first_words(words: Words, total: int, *, seed: int) -> list[Sequence[str]]:
-    """Texts in random order until they have ``total`` words together, the last one cut short."""
+    """Return texts in random order until they have ``total`` words together, the last one cut short."""
     kept: list[Sequence[str]] = []
     for row in np.random.default_rng(seed).permutation(len(words)):
         if total <= 0:
@@ -132,18 +132,18 @@ def first_words(words: Words, total: int, *, seed: int) -> list[Sequence[str]]:
 
 
 def distinct(numbers: Ints) -> float:
-    """The share of different numbers among ``numbers``; 0 of none."""
+    """Return the share of distinct numbers among ``numbers``; 0 if empty."""
     return float(np.count_nonzero(np.bincount(numbers)) / len(numbers)) if len(numbers) else 0.0
 
 
 def ngrams(words: Words, n: int) -> tuple[Ints, Ints]:
-    """For every n-gram in order: a number, the same for equal ones, and the index of its text."""
+    """Return, for every n-gram in order, a number, the same for equal ones, and the index of its text."""
     known: dict[str, int] = {}
     sizes = np.fromiter(map(len, words), np.int64, len(words))
     single = np.fromiter((known.setdefault(word, len(known)) for text in words for word in text), np.int32, sizes.sum())
     begins = np.flatnonzero(np.repeat(np.cumsum(sizes), sizes) - np.arange(len(single)) >= n)  # n words are left
     numbers = single[begins].astype(np.int64)
-    for step in range(1, n):  # by pairs of what came before and the next word
+    for step in range(1, n):  # by pairs of the preceding n-gram and the next word
         numbers *= len(known)
         numbers += single[begins + step]
         order = np.argsort(numbers)
@@ -154,13 +154,13 @@ def ngrams(words: Words, n: int) -> tuple[Ints, Ints]:
 
 
 def distinct_values(words: Words, of: str, *, total: int, seed: int, resamples: int) -> list[MetricValue]:
-    """The shares for n = 1, 2, 3 of ``total`` words of a table."""
+    """Return the shares for n = 1, 2, 3 of ``total`` words of a table."""
     kept = first_words(words, total, seed=seed)
 
     def of_order(n: int) -> MetricValue:
         (numbers, texts), settings = ngrams(kept, n), {"n": n}
         if not len(numbers):
-            return MetricValue(DISTINCT, None, of, settings=settings, note=f"No {n} words stand together.")
+            return MetricValue(DISTINCT, None, of, settings=settings, note=f"No text has {n} consecutive words.")
 
         def statistic(chosen: NDArray[np.bool_]) -> float:
             return distinct(numbers[chosen[texts]])
@@ -174,7 +174,7 @@ def distinct_values(words: Words, of: str, *, total: int, seed: int, resamples: 
 
 
 def self_bleu(texts: Sequence[str]) -> list[float]:
-    """Each text's BLEU-4 against all others, in [0, 1]; at least two texts.
+    """Return each text's BLEU-4 against all others, in [0, 1]; at least two texts.
 
     As sacrebleu's sentence score, which would count the n-grams of all others again for every text.
     """
@@ -183,7 +183,7 @@ def self_bleu(texts: Sequence[str]) -> list[float]:
 
     bleu = BLEU(effective_order=True)
     counted = [extract_all_word_ngrams(bleu.tokenizer(text.rstrip()), 1, bleu.max_ngram_order) for text in texts]
-    highest: dict[tuple[str, ...], tuple[int, int]] = {}  # its counts in the two texts that hold it most often
+    highest: dict[tuple[str, ...], tuple[int, int]] = {}  # its counts in the two texts that contain it most often
     for ngrams, _ in counted:
         for ngram, count in ngrams.items():
             first, second = highest.get(ngram, (0, 0))
@@ -205,7 +205,7 @@ def self_bleu(texts: Sequence[str]) -> list[float]:
 
 
 def self_bleu_values(texts: Sequence[str], of: str, *, seed: int, resamples: int) -> list[MetricValue]:
-    """The mean over a sample, with a bootstrap interval over its texts as hypotheses."""
+    """Return the mean over a sample, with a bootstrap interval over its texts as hypotheses."""
     rows = np.sort(np.random.default_rng(seed).permutation(len(texts))[:SELF_BLEU_TEXTS])
     scores = np.asarray(self_bleu([texts[row] for row in rows]))
     over = f"{len(scores)} texts"
@@ -216,7 +216,7 @@ def self_bleu_values(texts: Sequence[str], of: str, *, seed: int, resamples: int
 
 
 def validity_values(texts: Sequence[str], of: str, *, schema: JSONSchema) -> list[MetricValue]:
-    """How many of a table's texts are JSON, and how many keep to the schema."""
+    """Return how many of a table's texts are JSON, and how many fit the schema."""
     parsed = [value for value in map(read_json, texts) if not isinstance(value, Fault)]
     found = ((JSON_PARSED, len(parsed)), (JSON_VALID, sum(map(schema.fits, parsed))))
     return [share(metric, count, len(texts), of, {}, private=of != SYNTHETIC) for metric, count in found]
@@ -232,7 +232,7 @@ LABEL = "label"
 
 
 def column_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: int) -> list[MetricValue]:
-    """The distances of two tables with the same typed columns, each of two rows or more."""
+    """Return the distances of two tables with the same typed columns, each of two rows or more."""
     numbers = _numbered(real, other)
     pairs = list(combinations(numbers, 2))
     tables = [*numbers.values(), *(_together(numbers[a], numbers[b]) for a, b in pairs)]
@@ -253,7 +253,7 @@ def column_values(real: Sample, other: Sample, *, of: str, seed: int, resamples:
 
 
 def _numbered(real: Sample, other: Sample) -> dict[str, Ints]:
-    """Each column of both tables by name, the real one first, its values numbered without gaps."""
+    """Return each column of both tables by name, the real one first, with values numbered without gaps."""
     assert real.cells is not None
     assert other.cells is not None
     found: dict[str, Ints] = {}

@@ -1,1 +1,1 @@
-"""What the synthetic texts are good for: train on them, test on real ones."""
+"""Utility of the synthetic texts: train on them, test on real ones."""

@@ -1,6 +1,6 @@
-"""Train on synthetic, test on real: against as many real texts, and against all there are.
+"""Train on synthetic texts, test on real ones; compared with training on as many real texts, and on all of them.
 
-What is predicted is the label, and what the texts tell about their rows: each typed column."""
+The targets are the label and, for what the texts reveal about their rows, each typed column."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Kind:
         """The labels in order, and a classifier that answers with their numbers.
 
         Guarantee
-            Training reads ``texts`` and nothing else. A text's answer then depends on that text (its embedding, where
-            this kind reads those) alone, bit for bit, not on the texts beside it: so of a count of right answers one
-            record moves 1 at most. Not so for the kind ``encoder``.
+            Training reads ``texts`` and nothing else. A text's answer then depends on that text (its embedding, if this
+            kind reads those) alone, bit for bit, not on other texts: so one record moves a count of right answers by at
+            most 1. This does not hold for the kind ``encoder``.
 
         Args:
-            texts: one or more, with labels. Those of a single label make a classifier that always gives it.
+            texts: one or more, with labels. With a single label, the classifier always answers it.
         """
         assert texts.labels is not None
         labels = tuple(sorted(set(texts.labels)))
@@ -61,7 +61,7 @@ class Kind:
         return labels, lambda sample: predict(sample) if len(sample) else np.zeros(0, dtype=np.int64)
 
     def require(self, *samples: Sample) -> None:
-        """See that texts have what this kind reads."""
+        """Check that texts have what this kind reads."""
         if self.embeddings and any(sample.embeddings is None for sample in samples):
             raise ConfigError(
                 f"The classifier {self.name!r} needs embeddings, and a table has none.",
@@ -70,7 +70,7 @@ class Kind:
 
 
 def kind_named(name: str, *, recipient: Sample | None = None, encoder: str = "builtin") -> Kind:
-    """The kind of that name; ``recipient`` is for ``coral``, ``encoder`` for ``encoder``.
+    """Return the kind of that name; ``recipient`` is for ``coral``, ``encoder`` for ``encoder``.
 
     Raises ConfigError if the name is unknown, or ``coral`` has no recipient.
     """
@@ -95,7 +95,7 @@ def kind_named(name: str, *, recipient: Sample | None = None, encoder: str = "bu
 
 
 def numbered(labels: tuple[str, ...], order: tuple[str, ...]) -> NDArray[np.int64]:
-    """The place of each label in ``order``, ``Int64[len(labels)]``."""
+    """Return each label's index in ``order``, ``Int64[len(labels)]``."""
     places = {label: place for place, label in enumerate(order)}
     return np.array([places[label] for label in labels], dtype=np.int64)
 
@@ -109,7 +109,7 @@ class TrainingTable:
     counts: Mapping[str, int] | None = None
 
     def sample(self, seed: int) -> Sample:
-        """The texts of one training: all, or ``counts`` of each label without replacement (or all there are)."""
+        """Return the texts of one training: all, or ``counts`` of each label without replacement (or all, if fewer)."""
         if self.counts is None or self.texts.labels is None:
             return self.texts
         generator = np.random.default_rng(seed)
@@ -122,7 +122,7 @@ class TrainingTable:
 
 
 def training_tables(real: Sample | None, synthetic: Mapping[str, Sample]) -> list[TrainingTable]:
-    """The synthetic tables; as many real texts as the first of them has, label by label; all real texts."""
+    """Return the synthetic tables; as many real texts as the first of them has, label by label; all real texts."""
     tables = [TrainingTable(name, texts) for name, texts in synthetic.items()]
     if real is None:
         return tables
@@ -133,12 +133,12 @@ def training_tables(real: Sample | None, synthetic: Mapping[str, Sample]) -> lis
 
 
 def accuracy(truth: Classes, predicted: Classes) -> float:
-    """Share of equal entries of two ``Int64[n]``."""
+    """Return the share of equal entries of two ``Int64[n]``."""
     return float(np.mean(truth == predicted))
 
 
 def macro_f1(truth: Classes, predicted: Classes) -> float:
-    """Mean F1 over the classes that occur in ``truth``: ``2 TP / (2 TP + FP + FN)`` of each."""
+    """Return the mean F1 over the classes that occur in ``truth``: ``2 TP / (2 TP + FP + FN)`` of each."""
     classes = int(max(truth.max(), predicted.max())) + 1
     true = np.bincount(truth, minlength=classes)
     given = np.bincount(predicted, minlength=classes)
@@ -148,15 +148,15 @@ def macro_f1(truth: Classes, predicted: Classes) -> float:
 
 
 def accuracy_interval(truth: Classes, predictions: Sequence[Classes]) -> Interval:
-    """The interval of the mean accuracy of several trained classifiers, one ``Int64[n]`` of predictions each.
+    """Return the interval of the mean accuracy of several trained classifiers, one ``Int64[n]`` of predictions each.
 
-    Two things vary: the classifier (its seed, and which real texts it was given), and which texts are in the
-    test. The first has Student's t interval over the classifiers, the second Wilson's over the test texts: a text is
-    right in a share of the classifiers, and such shares vary no more than right and wrong do. As the two are
-    independent, their reaches are added as the sides of a right triangle (Zou and Donner 2008). Seeds
-    alone would ignore the test's size, test texts alone the luck of a seed.
+    Two things vary: the classifier (its seed, and its real texts), and the test texts. The first has Student's t
+    interval over the classifiers, the second Wilson's over the test texts: a text is right in a share of the
+    classifiers, and such shares vary no more than right and wrong do. As the two are independent, their half-widths are
+    added in quadrature (Zou and Donner 2008). Seeds alone would ignore the test's size, test texts alone the seed's
+    randomness.
 
-    What it leaves out: another run of the method would have made other synthetic texts.
+    Not included: another run of the method would have made other synthetic texts.
     """
     values = [accuracy(truth, predicted) for predicted in predictions]
     mean = float(np.mean(values))
@@ -165,7 +165,7 @@ def accuracy_interval(truth: Classes, predictions: Sequence[Classes]) -> Interva
 
 
 def macro_f1_interval(truth: Classes, predictions: Sequence[Classes], *, seed: int) -> Interval:
-    """The interval of the mean macro F1, as :func:`accuracy_interval`, with a bootstrap over the test texts."""
+    """Return the interval of the mean macro F1, as :func:`accuracy_interval`, with a bootstrap over the test texts."""
 
     def mean(rows: NDArray[np.int64]) -> float:
         return float(np.mean([macro_f1(truth[rows], predicted[rows]) for predicted in predictions]))
@@ -176,7 +176,7 @@ def macro_f1_interval(truth: Classes, predictions: Sequence[Classes], *, seed: i
 
 
 def _together(value: float, parts: Sequence[Interval | None]) -> Interval:
-    """The interval of ``value`` in [0, 1] when independent sources of error have intervals of their own."""
+    """Return the interval of ``value`` in [0, 1] from the intervals of independent sources of error."""
     known = [part for part in parts if part is not None]
     below = math.hypot(*(max(0.0, value - part.low) for part in known))
     above = math.hypot(*(max(0.0, part.high - value) for part in known))
@@ -195,22 +195,22 @@ def measure_classifiers(
     recipient: Sample | None = None,
     encoder: str = "builtin",
 ) -> tuple[MetricValue, ...]:
-    """Accuracy and macro F1 on real texts of classifiers that were trained on synthetic ones, and on real ones.
+    """Return accuracy and macro F1 on real texts of classifiers trained on synthetic ones, and on real ones.
 
     Each kind is trained on every table of ``synthetic``; on as many real texts as the first of them has, label by
-    label, sampled for each seed (``real``: what real texts of this number would do); and on all real texts (``real
-    (all)``: the ceiling). No training reads a test text. What is deterministic is trained once.
+    label, sampled for each seed (``real``: the result of equally many real texts); and on all real texts (``real
+    (all)``: the ceiling). No training reads a test text. Deterministic kinds are trained once.
 
     Args:
         kinds: of :data:`understudy.evaluate.metrics.utility.classifiers.KINDS`. ``embedding``, ``network`` and
             ``coral`` need embeddings in every table; ``encoder`` is slow.
-        recipient: unlabelled texts of those who will use the classifier, for ``coral``.
+        recipient: unlabelled texts of the classifier's future users, for ``coral``.
         encoder: the model that is tuned for ``encoder``: ``builtin``, ``hf:ORG/NAME`` or ``hf:./FOLDER``.
 
     Returns:
-        Of each table and kind the means over the seeds, with settings ``classifier`` and ``training texts``; intervals
-        as :func:`understudy.evaluate.metrics.utility.classifiers.accuracy_interval` has them. A table that cannot be
-        trained on has None and a note.
+        For each table and kind, the means over the seeds, with settings ``classifier`` and ``training texts``;
+        intervals as :func:`understudy.evaluate.metrics.utility.classifiers.accuracy_interval` has them. A table that
+        cannot be trained on has None and a note.
     """
     if test_real.labels is None or not len(test_real):
         raise ConfigError("There are no labelled real texts to test on.", "Give some, with the column of their labels.")
@@ -239,7 +239,7 @@ def _measure(table: TrainingTable, test: Sample, kind: Kind, seeds: Sequence[int
 
 
 def _scored(truth: Classes, predictions: Sequence[Classes], of: str, *, seed: int) -> list[MetricValue]:
-    """Accuracy and macro F1, the means over all predictions; without values where there are none."""
+    """Return accuracy and macro F1, the means over all predictions; without values if there are none."""
     if not predictions:
         return [MetricValue(metric, None, of) for metric in (ACCURACY, MACRO_F1)]
     means = [float(np.mean([score(truth, each) for each in predictions])) for score in (accuracy, macro_f1)]
@@ -262,7 +262,7 @@ def _note(train: Sample, test: Sample, table: TrainingTable) -> str:
     elif wanted - given:
         remarks.append(f"{len(wanted - given)} of {len(wanted)} labels of the test have no training text")
     if given - wanted:
-        remarks.append(f"labels of the training texts that are none of the test's: {len(given - wanted)}")
+        remarks.append(f"labels of the training texts that are not in the test: {len(given - wanted)}")
     if table.counts is not None and len(train) < sum(table.counts.values()):
         remarks.append("there are fewer real texts of some labels than synthetic ones")
     joined = "; ".join(remarks)
@@ -279,11 +279,11 @@ _OF = {ACCURACY.name: COLUMN_ACCURACY, MACRO_F1.name: COLUMN_MACRO_F1}
 def measure_columns(
     train_real: Sample, test_real: Sample, synthetic: Mapping[str, Sample], *, seed: int
 ) -> Iterator[MetricValue]:
-    """Accuracy and macro F1 for every typed column, as
+    """Return accuracy and macro F1 for every typed column, as
     :func:`~understudy.evaluate.metrics.utility.classifiers.measure_classifiers` has them for the label.
 
     Each is trained once on every table of ``synthetic``, on as many real rows as the largest of them has, at random
-    (``real``, where there are more), and on all of them (``real (all)``). ``most frequent`` reads no text: it always
+    (``real``, if there are more), and on all of them (``real (all)``). ``most frequent`` reads no text: it always
     gives the value that is most frequent among the real training rows.
     """
     tables = {name: table for name, table in synthetic.items() if table.cells is not None}

@@ -1,4 +1,4 @@
-"""Classifiers: linear ones and a small network, whose answer for one text never depends on the texts beside it, and a
+"""Classifiers: linear ones and a small network, whose answer for one text never depends on other texts, and a
 fine-tuned encoder."""
 
 from __future__ import annotations
@@ -149,8 +149,8 @@ def fit_encoder(train: Sample, targets: NDArray[np.int64], *, seed: int, encoder
     """Tune all weights of a sentence embedder, with a linear layer on its vectors, on the cross-entropy.
 
     Three epochs (at least 60 steps) of AdamW in batches of 16, with rates that rise and fall in straight lines, as
-    Devlin et al. 2019 tune BERT. Dropout samples from torch's global generators, whose state is put back. A text's
-    class may depend on the texts beside it by rounding, so this kind cannot be counted for a charge.
+    Devlin et al. 2019 tune BERT. Dropout samples from torch's global generators, whose state is put back. By rounding,
+    a text's class may depend on the other texts, so this kind cannot be counted for a charge.
     """
     with torch.random.fork_rng(), torch.inference_mode(False), torch.enable_grad():
         torch.manual_seed(seed)

@@ -1,5 +1,5 @@
-"""What language models tell of texts: whether one that is tuned on them, or that was released with them, predicts real
-texts, and whether one that is shown a few of them labels real texts."""
+"""Utility by language models: whether a model tuned on texts, or released with them, predicts real texts, and whether a
+model that is shown a few of them labels real texts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ BITS = metric_named("language_model_bits")
 
 
 def rows_of(causal: CausalModel, texts: Sequence[str], *, tokens: int) -> list[TokenRow]:
-    """The texts' first ``tokens`` tokens each, or as many as the model's window holds, after one that begins a text.
+    """Return the texts' first ``tokens`` tokens each, at most the model's window, after one that begins a text.
 
     That one is the tokenizer's beginning-of-sequence token, without it its end-of-sequence token; without either a
     text's first token is no target. Texts that leave no target are left out.
@@ -60,7 +60,7 @@ def rows_of(causal: CausalModel, texts: Sequence[str], *, tokens: int) -> list[T
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What a model made of N texts.
+    """A model's scores of N texts.
 
     Args:
         surprise: each text's negative log-likelihood in nats, ``Float64[N]``.
@@ -145,7 +145,7 @@ def measure_language_model(
     test_texts: int = 200,
     seed: int = 0,
 ) -> tuple[MetricValue, ...]:
-    """Perplexity, next-token accuracy and bits per character of a small language model on real test texts.
+    """Return perplexity, next-token accuracy and bits per character of a small language model on real test texts.
 
     Tuned on each synthetic table, as it is (``untuned``), and tuned on as many real texts (``real``). The model reads
     private text, so it is one on this machine. Intervals: bootstrap over the test texts; the tuning is done once.
@@ -188,14 +188,14 @@ def measure_language_model(
 
 
 Statistics = Mapping[Metric, Callable[[Scores, NDArray[np.int64]], float]]
-"""How each metric comes of a model's scores of the texts at some rows."""
+"""Computes each metric from a model's scores of the texts at some rows."""
 
 
 def _values(
     statistics: Statistics, scores: Scores | None, name: str, *, model: str, note: str, seed: int
 ) -> list[MetricValue]:
     """The values of all texts, with bootstrap intervals; None, with ``note``, without scores."""
-    if scores is not None and not (scores.surprise <= _MOST_NATS * scores.tokens).all():  # more than is held, or NaN
+    if scores is not None and not (scores.surprise <= _MOST_NATS * scores.tokens).all():  # overflow, or NaN
         scores, note = None, "the model's perplexity is not finite"
     settings, found = {"model": model}, []
     for metric, statistic in statistics.items():
@@ -220,7 +220,7 @@ def measure_released_model(
     seed: int = 0,
     trained_on: bool = False,
 ) -> tuple[MetricValue, ...]:
-    """Perplexity of a released model on real test texts, beside that of its base model (``untuned``).
+    """Return the perplexity of a released model on real test texts, and that of its base model (``untuned``).
 
     Both get the same instructions. Intervals: bootstrap over the test texts, the same resamples for both.
 
@@ -250,7 +250,7 @@ NO_SHOTS = "no shots"
 IN_CONTEXT_ACCURACY = metric_named("in_context_accuracy")
 
 CONTENT_FREE = ("N/A", "", "[MASK]")
-"""Texts that say nothing, so that what a model answers to them is its bias. Source: Zhao et al. 2021, section 5."""
+"""Texts without content, so that a model's answers to them are its bias. Source: Zhao et al. 2021, section 5."""
 
 _ROWS = 32
 
@@ -368,7 +368,7 @@ def measure_in_context(
     """In-context accuracy with n shots from each pool, and without shots (of ``no shots``) where 0 is among ``shots``.
 
     The model reads private text, so it is one on this machine. Intervals: bootstrap over the samples of shots and the
-    test texts, each by itself (Owen 2007). All pools meet the same test texts.
+    test texts, each by itself (Owen 2007). All pools have the same test texts.
 
     Args:
         pools: where shots come from, by name (``synthetic``, ``real``, ...); a pool's other labels are left out.

@@ -162,8 +162,8 @@ def select_sets(
 
     The set that raises the sum most is added, until none does. A set of three teaches less if more of its pairs are
     known, and replaces those that were chosen. More sets mean more noise on each. Sets that would make the model too
-    wide (:data:`MOST_NUMBERS`) are skipped. Sets with the label are worth more (:data:`_OF_LABEL`): most tables are
-    used to predict it.
+    wide (:data:`MOST_NUMBERS`) are skipped. Sets with the label are worth more (:data:`_OF_LABEL`): most tables serve
+    to predict it.
 
     Args:
         sets: all pairs of the variables, of ``sizes`` cells, then sets of three.

@@ -118,9 +118,10 @@ def measure_marginals(
     """Measure as :func:`release` describes.
 
     Args:
-        planned: the planned sum of a charge. measure: the noisy value of a charge's query.
-        std: of a charge's noise; known once it was measured. keep: stores what a resumed run must find unchanged: the
-            selection, which identifies the histograms.
+        planned: the planned sum of a charge.
+        measure: the noisy value of a charge's query.
+        std: of a charge's noise; known once it was measured.
+        keep: stores what a resumed run must find unchanged: the selection, which identifies the histograms.
     """
     sizes, labelled = variables.sizes, variables.labelled
     arrays = {COLUMNS: measure(COLUMNS, Marginals(planned(COLUMNS)))}

@@ -59,10 +59,12 @@ class TableRows:
     """Rows of a Release's distribution, sampled as they are needed: :class:`~understudy.text.writing.Rows`.
 
     Args:
-        allowed: per variable ``Float64[size]``, the share of each cell that a condition leaves. spans: by column, the
-            values within bins that it asks for. condition: in words; empty for none.
+        allowed: per variable ``Float64[size]``, the share of each cell that a condition leaves.
+        spans: by column, the values within bins that it asks for.
+        condition: in words; empty for none.
         form: the parts that texts have.
-        part: of a release, which has its own rows. prompted: the columns that a prompt shows.
+        part: of a release, which has its own rows.
+        prompted: the columns that a prompt shows.
     """
 
     variables: Variables

@@ -20,8 +20,8 @@ from understudy.schema.labels import LabelSet
 COLUMNS, SCORES, PAIRS = "columns", "column-scores", "column-pairs"
 """Names of the charges, and of arrays of the Release."""
 LOGARITHMS, CHOSEN = "column-logarithms", "column-chosen"
-"""Arrays: the model's concatenated factors, and the measured sets: one per row, ascending; shorter sets repeat their
-last variable."""
+"""Arrays: the model's concatenated factors, and the measured sets: one per row, ascending, padded with its last
+variable."""
 LARGEST_LOGARITHM = 100.0
 """Largest distance of a factor's logarithms below its largest one, which is 0."""
 SELECTED, TREE, ALL, NONE = "selected", "tree", "all", "none"

@@ -66,8 +66,8 @@ class Guide:
         return found
 
     def margins(self, vectors: Vectors, labels: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return ``Float64[n]``: how much better each text matches its label than any other; infinite if it is the only
-        one."""
+        """Return ``Float64[n]``: how much better each text matches its label than any other; infinite without
+        others."""
         scores = self.scores(vectors)
         own = np.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
         np.put_along_axis(scores, labels[:, None], -np.inf, axis=1)
@@ -122,7 +122,8 @@ def guide_of(made: Release, embedder: Embedder, *, cure: str) -> Guide:
     """Return the guide of a Release, which may come from anybody.
 
     Args:
-        embedder: to be used with it. cure: what to do if it does not match.
+        embedder: to be used with it.
+        cure: what to do if it does not match.
 
     Raises ReleaseError if the embedder is not the one that the Release names, or there is no guide of its vectors.
     """
@@ -149,8 +150,8 @@ class Choice:
     """The result of a choice.
 
     Args:
-        chosen: ``Int64[counts[label]]`` per label: indices of texts, in the order in which they were chosen. Fewer if
-            there are not enough.
+        chosen: ``Int64[counts[label]]`` per label: indices of texts, in the order in which they were chosen. May be
+            fewer.
     """
 
     chosen: tuple[NDArray[np.int64], ...]
@@ -161,18 +162,17 @@ def choose(guide: Guide, vectors: Vectors, labels: NDArray[np.int64], counts: Se
     """Choose ``counts[label]`` of the texts for each label: those that match it, distributed like the label's texts.
 
     Herding (Chen, Welling and Smola 2010): texts are chosen one by one, each the one that brings the sum of the chosen
-    nearest to that many times the target, a mean. So they do not repeat themselves, as the most typical texts alone
-    would.
+    nearest to that many times the target, a mean. So they do not repeat themselves, unlike the most typical texts.
 
-    Texts that match a different label are left out if there are enough others; else those with the largest margin fill
-    up.
+    Texts that match a different label are left out if there are enough others; else those of largest margin fill up.
 
     Without labels, the mean of the chosen texts follows that of the private ones; they are chosen among the more
     typical candidates, twice as many as requested.
 
     Args:
         vectors: ``Float32[n, d]`` of unit length.
-        labels: ``Int64[n]``, for which each text was made. counts: how many are requested of each label.
+        labels: ``Int64[n]``, for which each text was made.
+        counts: how many are requested of each label.
     """
     if len(counts) == 1:
         typical = np.argsort(-(vectors @ guide.centre), kind="stable")[: max(2 * counts[0], 1)]

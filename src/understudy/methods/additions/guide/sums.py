@@ -30,14 +30,12 @@ class GuideSums(PlannedQuery[BoundedBatch, EmbeddingSumsSpec]):
 
     Guarantee:
         Unit: a record, or an owner whose records are averaged, jointly over labels.
-        Sensitivity: a record adds one vector to the row of its own label, of L2 norm at most
-        sqrt(w^2 + (1 - w^2)) = 1, GRID in integers: each coordinate is rounded towards zero. Where an owner has s
-        records, each adds a vector of norm at most GRID / s, whatever its label: by the triangle inequality all s
-        together are no longer than GRID. The rows are those of the declared labels, and nothing is divided by how many
-        records there are.
-        The vector depends on the record alone: its length is the root of an exact integer, and all else is done
-        number by number. It rests on an embedder that answers alike in every batch, which the run probes before the
-        charge.
+        Sensitivity: a record adds one vector to the row of its own label, of L2 norm at most sqrt(w^2 + (1 - w^2)) = 1,
+        GRID in integers: each coordinate is rounded towards zero. Where an owner has s records, each adds a vector of
+        norm at most GRID / s, whatever its label: by the triangle inequality all s together are no longer than GRID.
+        The rows are those of the declared labels, and nothing is divided by how many records there are. The vector
+        depends on the record alone: its length is the root of an exact integer, and all else is done number by number.
+        It rests on an embedder that answers alike in every batch, which the run probes before the charge.
         Source: the mean embedding of DP-MERF (Harder et al. 2021) as a sum, with the embedder's own features.
 
     Args:

@@ -41,8 +41,8 @@ class TopicsAsLabels(Addition):
     Args:
         count: K.
         placeholders: names of the topics before they are found.
-        candidates: ``Int16[candidates, d]``, the embeddings of the public candidates; None before they are made, and in
-            a resumed run.
+        candidates: ``Int16[candidates, d]``, the embeddings of the public candidates; None before they are made or in a
+            resumed run.
     """
 
     name: ClassVar[str] = "topics"

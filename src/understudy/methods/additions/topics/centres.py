@@ -87,9 +87,7 @@ def require_short(centres: NDArray[Any]) -> None:
     products with them are not exact, and one record could change the topic of others."""
     longest = int(np.square(centres.astype(np.int64)).sum(axis=-1).max(initial=0))
     if longest > LARGEST_NORM**2:
-        raise ReleaseError(
-            "The Release has centres that are not valid embeddings.", "It was changed: ask the sender for the original."
-        )
+        raise ReleaseError("The Release has centres that are not valid embeddings.", "Ask the sender for the original.")
 
 
 def nearest_centres(centres: Grid, vectors: NDArray[np.int16]) -> NDArray[np.int64]:

@@ -34,13 +34,14 @@ class Topic:
     """One topic.
 
     Args:
-        number: from 0, the largest first in the Release that found them. terms: public terms that distinguish it from
-        the others, the best first. size: noisy number of records (of owners, if these are protected), from 0 to that of
-        all. low, high: the range that contains the number of records nearest to the topic's released centre in 95 of
-        100 cases, whatever that number is. It covers only the noise on the size and the chance of sampling: not how
-        well the centre represents its records, nor how topics would differ in another run. clear: whether its size is
-        above the noise, and records surely used one of its terms. If not, the topic or its terms may be nothing but
-        noise.
+        number: from 0, the largest first in the Release that found them.
+        terms: public terms that distinguish it from the others, the best first.
+        size: noisy number of records (of owners, if these are protected), from 0 to that of all.
+        low, high: the range that contains the number of records nearest to the topic's released centre in 95 of 100
+            cases, whatever that number is. It covers only the noise on the size and the chance of sampling: not how
+            well the centre represents its records, nor how topics would differ in another run.
+        clear: whether its size is above the noise, and records surely used one of its terms. If not, the topic or its
+            terms may be nothing but noise.
     """
 
     number: int
@@ -120,8 +121,8 @@ def names_of(terms: Sequence[str]) -> tuple[str, ...]:
 
 
 def topic_counts(release: Release) -> tuple[list[float], float] | None:
-    """Return the noisy numbers of records of each label, and the standard deviation of their noise; None if the labels
-    are not topics."""
+    """Return each label's noisy number of records, and the standard deviation of the noise; None if labels are not
+    topics."""
     if not release.schema.topics:
         return None
     held = held_of(release)

@@ -1,6 +1,6 @@
 """Topics, before a private record is read: which noisy sums will be made, and how many topics the records can support.
 
-discovered-terms if the texts' own terms are looked for: noisy weighted counts, those above a threshold
+discovered-terms   if the texts' own terms are looked for: noisy weighted counts, those above a threshold
 votes        noisy histogram: each record's vote for the nearest of the public candidate terms
 sums-1..3    in every round, per topic the noisy number and sum of the embeddings of the records nearest to it
 sizes        per topic the noisy number of records nearest to it

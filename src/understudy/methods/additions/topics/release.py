@@ -196,9 +196,10 @@ class Found:
 
     Args:
         centres: ``Int16[K, d]``.
-        topic: the topic of each centre, ``Int32[K]``. said: whether records surely voted for a term of each topic,
-        ``Int8[K]``; if not, its terms are chance. sizes, terms: noisy numbers of records, and TERMS_OF_TOPIC terms of
-        each topic, concatenated. vocabulary, embedder: for the statement.
+        topic: the topic of each centre, ``Int32[K]``.
+        said: whether records surely voted for a term of each topic, ``Int8[K]``; if not, its terms are chance.
+        sizes, terms: noisy numbers of records, and TERMS_OF_TOPIC terms of each topic, concatenated.
+        vocabulary, embedder: for the statement.
     """
 
     centres: NDArray[np.int16]
@@ -463,13 +464,12 @@ class TopicSums(_Nearest[EmbeddingSumsSpec]):
 
     Guarantee:
         Unit: a record; or an owner, all of whose records are in one block and are averaged, jointly over topics.
-        Sensitivity: a record adds one vector, to the row of its own topic, of L2 norm at most
-        sqrt(w^2 + (1 - w^2)) = 1, GRID in integers: each coordinate is rounded towards zero. Of s records of an owner
-        each adds a vector of norm at most GRID / s, whatever its topic: by the triangle inequality all together are no
-        longer than GRID. A record without a vector adds nothing.
-        Which topic a record has depends on its vector and the centres alone: scalar products are exact
-        (:mod:`understudy.methods.shared.evolution.voting`), and a vector's length is the root of an exact integer.
-        Nothing is divided by how many records a topic has.
+        Sensitivity: a record adds one vector, to the row of its own topic, of L2 norm at most sqrt(w^2 + (1 - w^2)) =
+        1, GRID in integers: each coordinate is rounded towards zero. Of s records of an owner each adds a vector of
+        norm at most GRID / s, whatever its topic: by the triangle inequality all together are no longer than GRID. A
+        record without a vector adds nothing. Which topic a record has depends on its vector and the centres alone:
+        scalar products are exact (:mod:`understudy.methods.shared.evolution.voting`), and a vector's length is the root
+        of an exact integer. Nothing is divided by how many records a topic has.
         Source: Blum et al. 2005, with the count and the sum as one vector.
     """
 

@@ -77,8 +77,7 @@ class OpenText:
 
     @property
     def next(self) -> str:
-        """Return what must follow in a record, up to the next value, or nothing. The caller may write it, token by
-        token."""
+        """Return what must follow in a record, up to the next value, or nothing. The caller may write it."""
         certain = self.ended is None and self._shown_to == len(self._tokens)
         return self._record.next if self._record is not None and certain else ""
 

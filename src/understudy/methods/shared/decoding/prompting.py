@@ -152,8 +152,7 @@ class LabelPrompt:
         candidates: int | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> Contexts:
-        """Load the public row, and one for each private text, into the model. All shapes are functions of public
-        parameters.
+        """Load the public row, and one per private text, into the model. All shapes are functions of public parameters.
 
         The other arguments are as in :meth:`understudy.models.causal.CausalModel.contexts`.
         """

@@ -139,8 +139,8 @@ class ObjectForm:
         return _canonical(value) if isinstance(value, dict) and self.schema.fits(value) else None
 
     def read(self, answer: str) -> str | None:
-        """Return the object in a model's answer as JSON on one line, without a fence or other text around it. None if
-        no object fits."""
+        """Return the object in a model's answer as JSON on one line, without a fence or text around it. None if no
+        object fits."""
         first, last = answer.find("{"), answer.rfind("}")
         value = read_json(answer[first : last + 1]) if 0 <= first < last else Fault.NOT_JSON
         return _canonical(value) if isinstance(value, dict) and self.schema.fits(value) else None

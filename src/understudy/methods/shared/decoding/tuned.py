@@ -77,8 +77,7 @@ class Instructions:
     def from_release(
         cls, arrays: Mapping[str, NDArray[Any]], strings: Mapping[str, Sequence[str]], columns: Sequence[str]
     ) -> Instructions:
-        """Read the arrays of :meth:`to_arrays`, and the form of the texts. Raises ConfigError if the lengths do not
-        fit."""
+        """Read the arrays of :meth:`to_arrays`, and the form of the texts. ConfigError if the lengths do not fit."""
         tokens, lengths = arrays["prompt_tokens"].tolist(), arrays["prompt_lengths"].tolist()
         if sum(lengths) != len(tokens) or min(lengths, default=0) < 1:
             raise ConfigError("The prompts of the Release are damaged.", "Ask the sender for a new copy.")
@@ -119,8 +118,9 @@ class TunedModel:
     """A model with its tuned part, and its instructions.
 
     Args:
-        trainable: loaded with the tuned weights, or about to be. tokens: largest number of tokens of a text that it
-            learns from. label_names: of the instructions, in order; empty for a table without labels.
+        trainable: loaded with the tuned weights, or about to be.
+        tokens: largest number of tokens of a text that it learns from.
+        label_names: of the instructions, in order; empty for a table without labels.
 
     Raises ConfigError: prompts and texts do not fit the model's window together.
     """

@@ -104,8 +104,8 @@ class PrivateEmbeddings:
     part: str = ""  # name of this part of the records, which has its own folder; "" for all
 
     def map(self, function: Callable[[PrivateEmbeddings], R]) -> Iterator[R]:
-        """Return ``function`` of each part of the records. A part is embedded into its own file, on the machine that
-        works on it."""
+        """Return ``function`` of each part of the records. The machine that works on a part embeds it into its own
+        file."""
         if self.engine is None:
             yield function(self)
         else:

@@ -134,7 +134,8 @@ def evolve(
     candidates than requested, all are chosen, and multiply.
 
     Args:
-        sizes: ``sizes[label]``, texts to be chosen in each round. keep: stores a population; None: nothing is stored.
+        sizes: ``sizes[label]``, texts to be chosen in each round.
+        keep: stores a population; None: nothing is stored.
     """
     none, failed = np.empty(0, dtype=np.int64), np.zeros(len(sizes), dtype=np.int64)
     before = Round(Population((), np.empty(0, dtype=np.int32), none, (), 0, failed), np.empty(0), none)
@@ -305,7 +306,7 @@ def estimate_calls(
     *,
     sizes: Sequence[int] | None = None,
 ) -> CallEstimate:
-    """Estimate the calls if none fails. ``sizes`` as of :func:`evolve`; without them, populations are no larger than
+    """Estimate the calls if none fails. ``sizes`` as of :func:`evolve`; without them, populations are at most
     ``counts``."""
     sizes = sizes or sizes_within(parameters, counts)
     kept = sizes if parameters.harvest == "population" else [0] * len(counts)

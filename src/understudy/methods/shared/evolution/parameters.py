@@ -1,4 +1,4 @@
-"""Parameters of private evolution for any method that votes, and the work that they cause. All of it is public or
+"""Parameters of private evolution for any method that votes, and the work that they cause. All public or
 post-processing."""
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class EvolvingParameters(EvolutionParameters, HarvestParameters):
 
 
 def population_sizes(parameters: EvolutionParameters, weights: Sequence[float]) -> list[int]:
-    """Return how many texts of each label a round chooses: population times labels, divided by ``weights`` ([1]
-    without)."""
+    """Return the texts of each label that a round chooses: population times labels, divided by ``weights`` (default
+    [1])."""
     return share_out(parameters.population * len(weights), weights)
 
 
@@ -79,8 +79,7 @@ def sizes_within(parameters: EvolutionParameters, counts: Sequence[int]) -> list
 
 
 def candidates_per_round(parameters: EvolutionParameters, labels: int) -> int:
-    """Return the candidates of a round if no call of the language model fails. Raises ConfigError if there are more
-    than can be stored."""
+    """Return the candidates of a round if no call fails. Raises ConfigError if there are more than can be stored."""
     candidates = parameters.population * labels * parameters.variations
     if candidates > MOST_CANDIDATES or candidates * parameters.rounds > MOST_IN_ALL:
         raise ConfigError(

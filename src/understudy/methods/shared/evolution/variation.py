@@ -93,8 +93,8 @@ class TextAPI:
         """Return one variation of each of ``texts``; a text that occurs twice gets two.
 
         Args:
-            stage: a number from 0 below a million; other stages are sampled afresh. details: of the row that each
-                variation is to fit; empty for none.
+            stage: a number from 0 below a million; other stages are sampled afresh.
+            details: of the row that each variation is to fit; empty for none.
         """
         generator = np.random.default_rng([self.writer.seed, stage])
         asked = [
@@ -197,7 +197,7 @@ class TextAPI:
 def longest_prompts(
     parameters: EvolutionParameters, release: Release, writer: Writer, *, keywords: Sequence[Sequence[str]] = ()
 ) -> Iterator[tuple[Message, ...]]:
-    """Return the longest prompts for each label and its keywords (by default the public ones), with texts of full
+    """Return the longest prompts for each label and its keywords (default: the public ones), with texts of full
     length."""
     writing, template = writer.parameters, writer.template
     known = sorted(template.evolution_examples, key=lambda each: len(each.text), reverse=True)

@@ -35,7 +35,7 @@ def nearest(
     k: int = 1,
     device: str | None = None,
 ) -> Iterator[NDArray[np.int32]]:
-    """Yield, for each block, ``Int32[rows, k]``: each record's k nearest candidates of its own label, nearest first.
+    """Yield, for each block, ``Int32[rows, k]``: each record's k nearest candidates with its label, nearest first.
 
     If a label has fewer than k candidates, all of them are named and padded with -1. If it has none, or for a zero
     vector, which is near to nothing, all are -1. Memory: a block, the candidates in float32, 32 MiB.
@@ -134,8 +134,7 @@ class _TorchGroup:
 
 
 def _ready(candidates: NDArray[np.int16], distance: Distance) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
-    """Return the vectors to multiply with, integers of norm at most 2^12, and what is subtracted from each candidate's
-    scores."""
+    """Return the vectors to multiply with, integers of norm at most 2^12, and the numbers to subtract from scores."""
     vectors = candidates.astype(np.float32)
     if distance == "cosine":
         return vectors, None

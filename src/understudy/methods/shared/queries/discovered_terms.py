@@ -52,16 +52,17 @@ class UnlistedTerms:
         Unit: a record, or an owner: the set of an owner is of all kept records together, whatever batch they are in.
         Sensitivity: a unit's set is the terms of its text, each once; of more than ``most`` those with the smallest
         hash of unit and term. A unit is known by a keyed hash, of the record's text or of the owner. So a set depends
-        on its own unit, the dataset's key and public facts: not on other units, on its place, or on what is
-        frequent. With m terms it adds ``weight_of(m)`` to each: L2 norm 1 at most. (Two terms of a unit whose hashes
-        were alike would count as one.) Terms of several words that the list has take part, and are left out in the end.
-        Sums are exact integers: in whatever parts they are added, in memory or in files, and nothing rare is left out.
+        on its own unit, the dataset's key and public facts: not on other units, on its place, or on what is frequent.
+        With m terms it adds ``weight_of(m)`` to each: L2 norm 1 at most. (Two terms of a unit whose hashes were alike
+        would count as one.) Terms of several words that the list has take part, and are left out in the end. Sums are
+        exact integers: in whatever parts they are added, in memory or in files, and nothing rare is left out.
 
     Args:
-        listed: the terms of the public list, as their words with a blank between. stop_words: no term begins or ends
-            with one. most: terms per unit (C).
-        scratch: a private folder, which all workers of an engine see: sums are kept there until all are read. longest:
-            words of the longest terms.
+        listed: the terms of the public list, as their words with a blank between.
+        stop_words: no term begins or ends with one.
+        most: terms per unit (C).
+        scratch: a private folder, which all workers of an engine see: sums are kept there until all are read.
+        longest: words of the longest terms.
     """
 
     listed: frozenset[str]
@@ -249,8 +250,7 @@ def _at_once(lengths: Sequence[int]) -> Iterator[slice]:
 def _chosen(
     units: Integers, priorities: Hashes, codes: Integers, *, most: int
 ) -> tuple[Integers, Hashes, Integers, Integers]:
-    """Return, for each unit, each term once, the ``most`` of lowest priority, in order; and how many of its unit
-    count."""
+    """Return, for each unit, each term once, the ``most`` of lowest priority, in order; and how many count."""
     order = np.lexsort((priorities, units))
     units, priorities, codes = units[order], priorities[order], codes[order]
     new = np.ones(len(order), dtype=np.bool_)
@@ -299,8 +299,7 @@ class Runs:
         return self._written(pa.table({"key": keys, "value": values}) for keys, values in rows)
 
     def merged(self, files: Iterable[Path]) -> Iterator[Any]:
-        """Yield Arrow tables of ``key`` and ``value``: each key once, in order. Memory: 16,384 rows of at most 64
-        files."""
+        """Yield Arrow tables ``key``, ``value``: each key once, in order. Memory: 16,384 rows of at most 64 files."""
         files = list(files)
         while len(files) > _TOGETHER:
             some, files = files[:_TOGETHER], files[_TOGETHER:]
