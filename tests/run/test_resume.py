@@ -131,7 +131,7 @@ def test_private_data_that_changed_are_an_error_and_leave_the_ledger_alone(
     with stops_after_the_charge(monkeypatch):
         run(values)
     write_csv(tmp_path / "notes.csv", rows(39))
-    with pytest.raises(ResumeError, match="private data, or the ledger, are not those"):
+    with pytest.raises(ResumeError, match="private data or the ledger are not those"):
         run(values)
     assert runs_charged(values["ledger"]) == 1
     with Ledger(values["ledger"]) as ledger:
