@@ -375,7 +375,7 @@ def _require_ledger(wanted: ChargedMetrics, ledger: Ledger) -> None:
     """See that the ledger is the one in which the run of the synthetic texts was charged, as far as that is known."""
     if wanted.ledger not in (None, ledger.id):
         raise LedgerError(
-            f"The run in this folder was charged in another ledger than {ledger.location}.",
+            f"The run in this folder was charged in a different ledger, not in {ledger.location}.",
             "Name that one with --ledger: what is charged in two ledgers is never added up.",
         )
     if not wanted.named and ledger.dataset(wanted.dataset) is None:
