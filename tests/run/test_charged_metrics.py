@@ -261,7 +261,7 @@ def test_a_run_that_was_charged_in_another_ledger_is_not_charged_in_this_one(
     other = tmp_path / "other.sqlite"
     with Ledger.create(other) as ledger:
         ledger.open_dataset("notes", cap=Budget(9, "1e-6"), unit=Unit())
-    with pytest.raises(LedgerError, match="charged in another ledger"):
+    with pytest.raises(LedgerError, match="charged in a different ledger"):
         us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, ledger=str(other), fresh=True, **named))
     assert runs_charged(other) == 0
     us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, ledger=str(other), dataset="follow-up"))

@@ -197,7 +197,7 @@ def test_data_a_ledger_or_a_copy_of_the_folder_that_changed_are_refused(tmp_path
     with pytest.raises(ResumeError, match="are not those that this run began with"):
         release(values, resume=True, texts_per_batch=3)
     write_csv(tmp_path / "notes.csv", rows())
-    with pytest.raises(ResumeError, match="charged in another ledger"):
+    with pytest.raises(ResumeError, match="charged in a different ledger"):
         release(values, resume=True, texts_per_batch=3, ledger=str(tmp_path / "other.sqlite"))
     assert not drawn
     assert runs_charged(tmp_path / "other.sqlite") == 0

@@ -334,5 +334,5 @@ def test_a_folder_without_a_table_and_a_damaged_one_are_said_to_be_such(tmp_path
         us.export(made, to="csv", output=tmp_path / "t.csv")
     table.unlink()
     table.with_suffix(".csv").unlink()
-    with pytest.raises(us.UnderstudyError, match="holds no synthetic table"):
+    with pytest.raises(us.UnderstudyError, match="does not contain a synthetic table"):
         us.export(made, to="csv", output=tmp_path / "t.csv")

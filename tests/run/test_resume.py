@@ -116,7 +116,7 @@ def test_a_moved_ledger_is_the_same_ledger_and_another_one_is_an_error(
     values = settings(tmp_path)
     with stops_after_the_charge(monkeypatch):
         run(values)
-    with pytest.raises(ResumeError, match="charged in another ledger"):
+    with pytest.raises(ResumeError, match="charged in a different ledger"):
         run(values, ledger=str(tmp_path / "other.sqlite"))
     assert runs_charged(tmp_path / "other.sqlite") == 0
     (tmp_path / "ledger.sqlite").rename(tmp_path / "moved.sqlite")
@@ -131,7 +131,7 @@ def test_private_data_that_changed_are_an_error_and_leave_the_ledger_alone(
     with stops_after_the_charge(monkeypatch):
         run(values)
     write_csv(tmp_path / "notes.csv", rows(39))
-    with pytest.raises(ResumeError, match="private data, or the ledger, are not those"):
+    with pytest.raises(ResumeError, match="private data or the ledger are not those"):
         run(values)
     assert runs_charged(values["ledger"]) == 1
     with Ledger(values["ledger"]) as ledger:

@@ -82,9 +82,9 @@ def test_texts_are_assigned_to_the_nearest_topic_and_alike_in_any_company(found:
     assert assigned.shape == (200,)
     assert np.array_equal(assigned, [found.assign([line])[0] for line in lines])
     assert found.assign([]).shape == (0,)
-    with pytest.raises(ConfigError, match="One text"):
+    with pytest.raises(ConfigError, match="single text"):
         found.assign("a text")
-    with pytest.raises(ConfigError, match="no string"):
+    with pytest.raises(ConfigError, match="not a string"):
         found.assign(["a text", None])  # type: ignore[list-item]
 
 

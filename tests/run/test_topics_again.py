@@ -60,9 +60,9 @@ def test_centres_longer_than_embeddings_are_refused_before_the_charge(earlier: F
     centres = earlier.release.arrays["centres"]
     forged = replace(earlier.release, arrays={**earlier.release.arrays, "centres": np.full_like(centres, 4096)})
     forged.save(april / "forged.release")
-    with pytest.raises(ReleaseError, match="no embeddings"):
+    with pytest.raises(ReleaseError, match="not valid embeddings"):
         found(april, texts(100), str(april / "forged.release"))
-    with pytest.raises(ReleaseError, match="no embeddings"):
+    with pytest.raises(ReleaseError, match="not valid embeddings"):
         TopicSizes(LabelCountsSpec(3), forged.arrays["centres"])
     assert not (april / "out" / "release").exists()
 

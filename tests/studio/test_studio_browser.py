@@ -157,7 +157,7 @@ def test_a_plan_is_made_by_keyboard_alone(visit: Any) -> None:
     assert page.evaluate("document.activeElement.id") == "epsilon"
     assert "epsilon=2.5" in page.url
     playwright.expect(page.locator('[data-again=""]')).to_have_count(0)
-    playwright.expect(page.locator("#status")).to_have_text(re.compile("All .* points are there"))
+    playwright.expect(page.locator("#status")).to_have_text(re.compile("All .* points are planned"))
     for _ in range(80):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.dataset.copy") == "dp-kps-command-1":
