@@ -376,13 +376,8 @@ def _require_ledger(wanted: ChargedMetrics, ledger: Ledger) -> None:
     """Check that the ledger is the one in which the run of the synthetic texts was charged, if that is known."""
     if wanted.ledger not in (None, ledger.id):
         raise LedgerError(
-<<<<<<< HEAD
-            f"The run in this folder was charged in another ledger than {ledger.location}.",
-            "Name that one with --ledger: charges in two ledgers are never added up.",
-=======
             f"The run in this folder was charged in a different ledger, not in {ledger.location}.",
-            "Name that one with --ledger: what is charged in two ledgers is never added up.",
->>>>>>> refs/heads/words3
+            "Name that one with --ledger: charges in two ledgers are never added up.",
         )
     if not wanted.named and ledger.dataset(wanted.dataset) is None:
         raise LedgerError(
