@@ -56,6 +56,6 @@ def _topics(made: Release) -> list[str]:
     whole = sum(each.size for each in found) or 1.0
     return [
         f"{each.name}: {each.size / whole:.0%}, {each.size:,.0f} ({each.low:,.0f} to {each.high:,.0f})"
-        + ("" if each.clear else "; too small to be told from the noise")
+        + ("" if each.clear else "; too small to tell from the noise")
         for each in found
     ]

@@ -14,7 +14,7 @@ Guarantee:
     its own tokens are learnt; everything else of a step (shapes, divisor, learning rate, number of steps) is public.
     Checkpoints are sealed parts of the one charge: a run that was killed resumes from the last one, and the steps after
     it, which nobody saw, are sampled again under the same charge.
-    Label counts are a sum of their own (:class:`~understudy.methods.shared.queries.counts.LabelCounts`).
+    Label counts are a separate sum (:class:`~understudy.methods.shared.queries.counts.LabelCounts`).
 """
 
 from __future__ import annotations

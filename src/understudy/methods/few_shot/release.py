@@ -3,7 +3,7 @@
 Tang et al. 2024, *Privacy-preserving in-context learning with differentially private few-shot generation*
 (arXiv:2309.11765, Algorithms 1 and 2), cut at the privacy boundary:
 
-    for each label:                                                    a record lies in one: one charge for all labels
+    for each label:                                                    a record is in one: one charge for all labels
         while there are fewer than ``exemplars``, and paid tokens are left:
             decode an exemplar token by token, store it, have it sealed  charge "tokens", part "tokens/LABEL/NUMBER"
     return the exemplars
@@ -19,7 +19,7 @@ One exemplar (Algorithm 2), until it ends:
 Guarantee:
     Unit: a record; or an owner, of whose records one is used, chosen by a keyed hash over all labels together. Sample,
     noise and cost are one :class:`~understudy.privacy.subsampled.SubsampledTokens` of T = ``tokens`` tokens per label;
-    a unit lies in one label, so that all labels together cost as much as one (parallel composition). What a token takes
+    a unit is in one label, so that all labels together cost as much as one (parallel composition). What a token takes
     of the private records is stated in :class:`TokenSampler`.
     Tokens are counted over what is sealed: an exemplar that a crash lost is decoded again, since nobody saw it, and no
     sealed one is decoded twice. A label without records runs like any other.

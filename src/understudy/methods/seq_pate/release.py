@@ -18,7 +18,7 @@ Guarantee:
     which states its sensitivity; noise is added to the sum of all teachers' answers, once, and what was released is
     used for ever. Questions and candidates are the student's, never the teachers': they are stored before they are
     asked, and the student after it has learnt, so a resumed run asks the same and goes on from there.
-    Label counts are a sum of their own (:class:`~understudy.methods.shared.queries.counts.LabelCounts`).
+    Label counts are a separate sum (:class:`~understudy.methods.shared.queries.counts.LabelCounts`).
     Phrases: removing all records with a phrase that is in at most n_s of them changes at most n_s teachers, so every
     round's sum moves n_s times as far (:func:`~understudy.methods.seq_pate.plan.phrase_epsilon`).
 """

@@ -49,7 +49,7 @@ def rows_of(causal: CausalModel, texts: Sequence[str], *, tokens: int) -> list[T
     """Return the texts' first ``tokens`` tokens each, at most the model's window, after one that begins a text.
 
     That one is the tokenizer's beginning-of-sequence token, without it its end-of-sequence token; without either a
-    text's first token is no target. Texts that leave no target are left out.
+    text's first token is not a target. Texts that leave no target are left out.
     """
     start = causal.begin or sorted(causal.ends)[:1]
     most = min(tokens, causal.window - len(start))
