@@ -32,7 +32,7 @@ DIALECT = {
     "'stand' for 'be'": r"\b[Ss]t(?:ands?|ood|anding)\b(?!-ins?\b| (?:in\b|for\b|still))",
     "'lie' for 'be'": r"\b(?:lies?|lay|lying) (?:in|on|at|there|where|outside|within|beside|below|among)\b",
     "'of its own'": r"\bof (?:its|their|his|her|our) own\b(?! [a-z])",
-    "'beside'": r"\b[Bb]eside\b",
+    "'beside'": r"\b[Bb]eside\b(?!:)",
     "'so' for 'such' or 'this'": r"\bso (?:many|much|few) of\b|\bso (?:made|said|told)\b",
     "'that which' and 'whoever'": r"\b(?:that which|[Ww]hoever|whomever|whosever)\b|\b(?:all|those) that their\b",
     "'what' as a noun": r"\b[Ww]hat (?:stands|lies|holds|leaves|came|goes|was not used|sets|one (?:owner|text|unit))\b"
