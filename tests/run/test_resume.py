@@ -48,6 +48,17 @@ def test_a_finished_run_is_not_charged_sampled_or_read_again(
     assert runs_charged(values["ledger"]) == 1
 
 
+def test_a_finished_run_does_not_answer_for_another_table(
+    tmp_path: Path, finished: Callable[..., dict[str, Any]]
+) -> None:
+    values = finished(tmp_path)
+    other = (tmp_path / "notes.csv").rename(tmp_path / "letters.csv")
+    with pytest.raises(ResumeError, match=r"dataset 'notes', and this command names 'letters'.*dataset notes"):
+        run(values, data=str(other))
+    run(values, data=str(other), dataset="notes")  # the same table, renamed
+    assert runs_charged(values["ledger"]) == 1
+
+
 CHANGED = {
     "epsilon": "2",
     "delta": "1e-7",

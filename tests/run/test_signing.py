@@ -319,6 +319,7 @@ def test_the_command_makes_keys_and_shows_what_failed(
     said = understudy("verify", str(folder), "--key", str(tmp_path / "mine.pub"), code=7)
     assert "failed\tsignature" in said.out
     assert "do not verify: signature" in said.err
+    assert "Check that --key is the signer's" in said.err
 
 
 def test_a_manifest_gives_the_same_bytes_again(folder: Path) -> None:

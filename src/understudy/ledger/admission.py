@@ -125,10 +125,10 @@ def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) 
     """Return True if the plan may be booked now, False if this run is booked already; raises as ``Ledger.check``."""
     dataset = rows.require(connection, name)
     if plan.unit.name != dataset.unit.name:
+        column, unit = dataset.unit.column, dataset.unit.name
         raise LedgerError(
-            f"Dataset {name!r} protects one {dataset.unit.name}, this run one {plan.unit.name}: "
-            "their budgets cannot be added.",
-            f"Run with the unit {dataset.unit.name}, as the dataset was opened.",
+            f"Dataset {name!r} protects one {unit}, this run one {plan.unit.name}: their budgets cannot be added.",
+            f"Run with {f'--owner {column}' if column else f'the unit {unit}'}, as the dataset was opened.",
         )
     if run_id is not None and (booked := rows.booked(connection, run_id)) is not None:
         owner, entry = booked

@@ -153,13 +153,19 @@ def _release_there(session: Session, job: Job, listener: Listener, *, resume: bo
     if RELEASED not in session.store.stages() or not file.exists():
         return None
     more = " (release --continue uses the rest of what was paid for)" if method.stopping_parameters else ""
-    listener.say(f"{file.name} exists already: no private record is read, and nothing is charged{more}.")
     made = load_release(file, max_bytes=sys.maxsize)  # this run's
     if {made.statement.sealed} != {Sealed.of(seal) for seal in session.store.seals()}:
         raise PrivacyError(
             f"The Release in {session.folder.root.name} is not the one that this run made.",
             "Delete it and repeat the command, which makes it again from the stored values and charges nothing.",
         )
+    if made.statement.dataset != job.promise.dataset:
+        raise ResumeError(
+            f"This output folder contains a run on the dataset {made.statement.dataset!r}, and this command names "
+            f"{job.promise.dataset!r}.",
+            f"Name another folder with --output, or, if it is the same table, --dataset {made.statement.dataset}.",
+        )
+    listener.say(f"{file.name} exists already: no private record is read, and nothing is charged{more}.")
     session.folder.write_statement(made.statement, labelled=made.schema.label is not None)
     session.clear_scratch(_scratch(session, job))
     return made

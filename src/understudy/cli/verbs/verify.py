@@ -29,4 +29,6 @@ def verify(path: str, *, key: str | None, ledger: str | None, as_json: bool, max
     else:
         show_table(("", "what", "found"), found.rows)
     if not found.ok:
-        raise ReleaseError(f"These do not verify: {', '.join(found.failed[:5])}.", "Ask the sender for a new copy.")
+        check = "Check that --key is the signer's, or ask" if key and "signature" in found.failed else "Ask"
+        problem = f"These do not verify: {', '.join(found.failed[:5])}."
+        raise ReleaseError(problem, f"{check} the sender for a new copy.")
