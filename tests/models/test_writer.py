@@ -109,6 +109,16 @@ def test_a_phrase_is_not_lengthened_to_another_word(tokenizer: object) -> None:
     assert banned == set("cZ9")
 
 
+def test_a_phrase_is_lengthened_to_another_one_that_is_missing(tokenizer: object) -> None:
+    for phrases, text in ((("knee", "kneecaps"), "a knee"), (("pay", "payment", "payee"), "to pay")):
+        logits = torch.zeros(len(tokenizer))  # type: ignore[arg-type]
+        answer = tokenizer(text)["input_ids"]  # type: ignore[operator]
+        Steering(phrases, tokenizer, [2], most=200, longer=lengthening(tokenizer)).steer(logits, answer)
+        following = {longer[len(phrases[0])] for longer in phrases[1:]}
+        assert all(logits[token(tokenizer, letter)] >= CONTINUE for letter in following)
+        assert logits[token(tokenizer, "z")] == float("-inf")
+
+
 def test_an_answer_near_its_longest_may_end_without(tokenizer: object) -> None:
     assert not steered(tokenizer, "abcdefghijklmnopq", ("knee",), most=20).any()
 

@@ -63,7 +63,11 @@ class Steering:
         if self._longer is not None and any(
             answer[-len(form) :] == form for forms in self._forms.values() for form in forms
         ):
+            # "withdraw" is not lengthened, except to a phrase that is still missing ("withdrawals")
+            going_on = [form[begun] for forms in missing for form in forms if (begun := _begun(form, answer))]
+            kept = logits[going_on].clone()
             logits[self._longer] = float("-inf")
+            logits[going_on] = kept
         if not missing or not answer or len(answer) >= self._most:
             return
         end, best = float(logits[self._ends].max()), float(logits.max())
