@@ -32,6 +32,7 @@ FAILING: list[tuple[str, Fault]] = [
     ("Refund, invoice, late fee.", "echo"),
     ("The invoice came. " + "A special treat, " * 40, "repetition"),
     ("My invoice is wrong. Enjoy the day. Enjoy the city. Enjoy the night. Enjoy the street. Enjoy it.", "repetition"),
+    ("My invoice has the code " + "5262888" * 8 + ", is that right?", "repetition"),
     ("The invoice was very very very very very very late.", "repetition"),
     ("Refund", "length"),
     ("Our router lost its connection after the update, please send a new one soon.", "phrases"),

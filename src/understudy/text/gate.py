@@ -177,6 +177,7 @@ _HEAD = 600
 _FEWEST, _TELLING, _MOST_REFUSING = 2, 8, 80  # words
 _POSSIBLE = 1e-4  # the probability of a language above which a text may be in it
 _LONG = 12  # words of a text from which repetitions are not chance
+_MOST_DIGITS = 30  # in a row: no account or reference number is longer
 
 
 @cache
@@ -221,7 +222,9 @@ def _echoes(words: Sequence[str], phrases: Sequence[str], prompt: Sequence[Messa
 
 
 def _repeats(words: Sequence[str]) -> bool:
-    """Return whether the same words are repeated many times, or most of a text repeats earlier parts of it."""
+    """Return whether the same words or digits are repeated many times, or most of a text repeats earlier parts."""
+    if any(word.isdigit() and len(word) > _MOST_DIGITS for word in words):
+        return True
     for size in range(1, 7):
         same, most = 0, (5 if size == 1 else 3 if size > 2 else 4) * size
         for place in range(size, len(words)):
