@@ -281,7 +281,7 @@ def test_other_methods_take_nothing() -> None:
 
 # -- a run of a table most of whose rows cannot be used is refused before it is charged, and tells no more than that --
 
-REFUSED = "More of the rows cannot be used than --max-bad-rows allows"
+REFUSED = "More rows are unusable than --max-bad-rows allows"
 BUDGET = us.Budget(3, "1e-6")
 
 

@@ -141,7 +141,7 @@ def too_many_bad_rows(*, kept: Path | None) -> CorpusError:
     """Return the error if more than the declared share of the rows would be skipped; ``kept`` as for one of them."""
     where = f" ({kept / COUNTS_FILE} counts what is wrong)" if kept else ""
     return CorpusError(
-        "More of the rows cannot be used than --max-bad-rows allows.",
+        "More rows are unusable than --max-bad-rows allows.",
         f"Fix the table, or declare its format, columns and labels as they are{where}; `understudy check` says how, "
         "and charges nothing. Only if so many are meant to be left out, raise --max-bad-rows.",
     )

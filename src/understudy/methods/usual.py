@@ -48,9 +48,9 @@ def plan_sums(name: str, budget: Budget, facts: PublicFacts, sums: Mapping[str, 
 
 
 def judged(plan: Plan, facts: PublicFacts) -> Plan:
-    """Return the plan with a verdict, if it states none and releases noisy sums: that of the sum with the most noise.
+    """Return the plan with the verdict of its noisiest sum; unchanged if it states a verdict or releases no noisy sum.
 
-    A record is assumed to add 1.0 to a value of each sum; if a sum has a row per label, it counts the label's.
+    A record is assumed to add 1.0 to one value of each sum. A sum with one row per label counts that label's records.
     """
     if plan.forecast.verdict is not None or facts.unit.kind == "secret":
         return plan

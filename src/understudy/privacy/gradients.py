@@ -110,7 +110,7 @@ class PaidSteps(PaidInParts["DPSGD"]):
         if not 0 <= first < last <= self._mechanism.steps:
             raise PrivacyError(
                 "Some of the requested steps were not charged.",
-                "The run folder does not belong to this charge: release into a new one.",
+                "The run folder comes from another charge: start the release again in a new folder.",
             )
         for number in range(first, last):
             self._once(f"step {number}")

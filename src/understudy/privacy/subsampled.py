@@ -139,7 +139,7 @@ class LabelTokens:
         if not 0 <= spent <= mechanism.tokens:
             raise PrivacyError(
                 "The stored examples contain more tokens than were charged.",
-                "The run folder does not belong to this charge: release into a new one.",
+                "The run folder comes from another charge: start the release again in a new folder.",
             )
         self._mechanism = mechanism
         self._source = source

@@ -245,7 +245,7 @@ class BatchTokens:
         if not (0 <= tokens_spent <= mechanism.tokens and 0 <= runs_spent <= mechanism.runs):
             raise PrivacyError(
                 "The stored examples of a batch contain more private tokens or tests than were charged.",
-                "The run folder does not belong to this charge: release into a new one.",
+                "The run folder comes from another charge: start the release again in a new folder.",
             )
         self._mechanism = mechanism
         self._source = source

@@ -251,7 +251,7 @@ def _known_topics(path: Path) -> str:
     known = load_release(file)
     if known.method != TOPICS or not known.statement.private:
         raise ReleaseError(
-            "Only topics that `understudy topics` found with noise can be counted again.",
+            "These topics cannot be counted again: they are not from a run of `understudy topics` with noise.",
             "Name the folder of such a run, or its Release.",
         )
     return str(file)

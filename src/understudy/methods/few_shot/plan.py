@@ -104,7 +104,7 @@ def fitting_rate(parameters: FewShotParameters, expected_records: int, labels: i
 
 
 def fitted(parameters: FewShotParameters, expected_records: int, labels: int) -> dict[str, float]:
-    """Return the sampling rate if it is not given."""
+    """Return the sampling rate that fits the other parameters; empty if one is given."""
     if parameters.sampling_rate is not None:
         return {}
     return {"sampling_rate": max(LEAST_RATE, float(f"{fitting_rate(parameters, expected_records, labels):.3g}"))}

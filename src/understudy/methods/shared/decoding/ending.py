@@ -40,7 +40,7 @@ class Ending:
         return cls(prompt.stop, prompt.opening, most_tokens, prompt.shape, prompt.columns)
 
     def open(self, model: CausalModel) -> OpenText:
-        """Return a text before its first token."""
+        """Return the state of a text that has no tokens yet."""
         return OpenText(self, model)
 
     def read(self, tokens: Iterable[int], model: CausalModel) -> OpenText:
