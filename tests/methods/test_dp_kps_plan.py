@@ -98,7 +98,7 @@ def test_what_can_just_be_released_is_planned() -> None:
 def test_a_sum_too_large_to_be_stored_is_refused_in_the_plan(
     parameters: dict[str, Any], labels: int, fewer: str
 ) -> None:
-    with pytest.raises(ConfigError, match="would hold 1e\\+08 numbers") as caught:
+    with pytest.raises(ConfigError, match="would have 1e\\+08 numbers") as caught:
         make_plan(parameters_of(**parameters), BUDGET, labels_of(labels), vocabulary_size=50_000)
     assert f"Lower {fewer}" in caught.value.cure
     assert make_plan(parameters_of(**parameters), BUDGET, labels_of(labels - 1), vocabulary_size=50_000)

@@ -134,7 +134,7 @@ def test_a_plan_names_the_columns_that_noise_drowns(records: int, drowned: str) 
 
 @pytest.mark.parametrize("asked", ["wing", "ward,", "all,ward", "", "id"])
 def test_names_that_are_no_columns_are_refused(asked: str) -> None:
-    with pytest.raises(ConfigError, match="no typed column beside the label"):
+    with pytest.raises(ConfigError, match="is not a typed column"):
         phrase_columns(DPKPSParameters(phrase_columns=asked), COLUMNS)  # type: ignore[arg-type]
 
 

@@ -288,7 +288,7 @@ def test_records_without_secrets_are_told_by_their_place_in_the_table() -> None:
 
 def test_fewer_public_texts_than_clusters_are_one_clear_error() -> None:
     public = HashEmbedder().embed(["one", "two"])
-    with pytest.raises(ConfigError, match="has 2 texts where 3 clusters"):
+    with pytest.raises(ConfigError, match="has 2 texts, too few for 3 clusters"):
         make_clusters(public, None, labels=1, count=3, seed=0)
 
 

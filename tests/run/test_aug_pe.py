@@ -231,7 +231,7 @@ def test_a_release_with_keywords_of_its_own_is_generated_from_where_their_file_i
 # -- before any charge ------------------------------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no language model": ({"llm": "none"}, "there is none"),
+    "no language model": ({"llm": "none"}, "none is named"),
     "label sizes that leave one out": ({"label_sizes": "cardiology=3"}, "do not fit the declared labels"),
     "label sizes below 0": ({"label_sizes": "cardiology=3,dermatology=-1"}, "do not fit the declared labels"),
     "label sizes of nothing": ({"label_sizes": "cardiology=0,dermatology=0"}, "do not fit the declared labels"),

@@ -249,7 +249,7 @@ def test_a_file_whose_guide_is_not_as_it_says_is_refused(tmp_path: Path, made: R
 def test_sums_of_vectors_of_another_length_are_refused_when_they_are_used(tmp_path: Path, made: Release) -> None:
     for columns in (0, 1, 3, DIMENSION, DIMENSION + 2):
         with_sums(made, np.ones((2, columns))).save(tmp_path / "f.release")
-        with pytest.raises(ReleaseError, match="no guide of this embedder's vectors"):
+        with pytest.raises(ReleaseError, match="no guide made of this embedder's vectors"):
             us.generate(us.load_release(tmp_path / "f.release"), llm="none", records=3)
 
 
@@ -294,7 +294,7 @@ def test_ignoring_the_guide_gives_what_a_release_without_it_gives_and_a_seed_cho
 
 def test_what_is_asked_of_a_guide_needs_one_and_what_asks_for_nothing_does_not(made: Release) -> None:
     for name, value in {"guide_candidates": 3, "guide": True}.items():
-        with pytest.raises(ConfigError, match="there is none") as caught:
+        with pytest.raises(ConfigError, match="this one has none") as caught:
             us.generate(dp_kps(), llm="none", records=3, **{name: value})  # type: ignore[arg-type]
         assert "--guide" in caught.value.cure
     for nothing in (None, 0):

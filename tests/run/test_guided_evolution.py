@@ -127,7 +127,7 @@ def test_there_must_be_a_language_model_and_the_embedder_of_the_release(
     tools = GenerationTools(Writer(None, load_template("note"), WritingParameters(), labels=LABELS), WordEmbedder())
     with pytest.raises(ModelError, match="needs a language model"):
         us.GuidedEvolution().generate(made, [1, 1], tools=tools)
-    with pytest.raises(ReleaseError, match="no guide of this embedder's vectors"):
+    with pytest.raises(ReleaseError, match="no guide made of this embedder's vectors"):
         us.generate(replace(made, arrays={"guide": np.ones((2, DIMENSION + 4))}), llm="fake", records=2)
 
     class Other(WordEmbedder):

@@ -140,7 +140,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "arrays that cannot be written": ({"release": of_objects}, "fails on a made-up table"),
     "other contents": (
         {"contents": lambda *_: Contents({"words": "gaussian"}, {"sums": Held("float64", ("a", "b"))}, terms=None)},
-        "other arrays",
+        "different arrays",
     ),
 }
 

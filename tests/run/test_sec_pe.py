@@ -98,7 +98,7 @@ def test_release_here_and_generate_elsewhere_from_python(tmp_path: Path, varied_
     assert runs_charged(ledger, "v") == 1
     with pytest.raises(ConfigError, match="was fixed when the Release was made"):
         us.generate(there, records_per_label=3, clusters=4, **quick)
-    with pytest.raises(us.UnderstudyError, match="there is none"):
+    with pytest.raises(us.UnderstudyError, match="none is named"):
         us.generate(there, llm="none", records_per_label=2)
 
 
@@ -366,7 +366,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "keywords that are not there": ({"keywords": "gone.txt", "keywords_are_public": True}, "cannot be read"),
     "noise that fits no grid": ({"secret_posterior": "1.0000000001e-3"}, "posterior"),
-    "a method that protects none": ({"method": "dp-kps", **dict.fromkeys(OWN)}, "dp-kps promises"),
+    "a method that protects none": ({"method": "dp-kps", **dict.fromkeys(OWN)}, "dp-kps guarantees"),
 }
 
 

@@ -207,7 +207,7 @@ def test_the_writer_is_shown_no_numbers_and_dates_which_it_would_copy(
 
 @pytest.mark.parametrize("asked", ["wing", "ward,", "", "id"])
 def test_a_prompt_cannot_show_a_column_that_rows_do_not_have(tmp_path: Path, made: Release, asked: str) -> None:
-    with pytest.raises(ConfigError, match="rows have none of that name"):
+    with pytest.raises(ConfigError, match="rows have no such column"):
         us.generate(made, llm="none", records=5, prompt=prompt_file(tmp_path, prompt_columns=asked))
 
 
@@ -304,7 +304,7 @@ def test_who_sees_a_conditional_table_is_told_the_condition(tmp_path: Path, unde
         ("ward=C", "has no 'C'"),
         ("wing=A", "does not have"),
         ("ward=", "cannot be read"),
-        ("department=surgery", "a label that there is not"),
+        ("department=surgery", "names an unknown label"),
         ("ward=A,ward=B", "names a column twice"),
         ("beds=4..1", "ends before it begins"),
         ("beds=9", "has no values in"),
@@ -452,7 +452,7 @@ def test_a_resumed_run_with_other_columns_names_those_that_changed(tmp_path: Pat
         ({"columns": "ward=A|B; wing=1..5"}, "no column 'wing'"),
         ({"columns": "note=A|B"}, "also the text"),
         ({"columns": "clinician=a|b", "owner": "clinician"}, "also the text"),
-        ({"column_pairs": "ward*wing"}, "no pair"),
+        ({"column_pairs": "ward*wing"}, "is not a pair"),
         ({"columns": None, "where": "ward=A"}, "no typed columns"),
         ({"label": "fee", "labels": None}, "no label"),
         ({"label": "ward", "labels": "A,B"}, "declared a second time"),
@@ -471,7 +471,7 @@ def test_bad_settings_charge_nothing(tmp_path: Path, changes: dict[str, Any], pr
 
 def test_a_column_that_prompts_cannot_show_is_told_before_the_charge(tmp_path: Path) -> None:
     values = tables(tmp_path, 20, prompt=prompt_file(tmp_path, prompt_columns="wing"))
-    with pytest.raises(ConfigError, match="rows have none of that name"):
+    with pytest.raises(ConfigError, match="rows have no such column"):
         run(values)
     assert not runs_charged(values["ledger"])
 

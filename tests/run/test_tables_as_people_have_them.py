@@ -309,10 +309,10 @@ def test_nearly_nothing_but_noise_is_refused_and_not_charged(tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     values = settings(tmp_path, TABLES["German, all declared"]) | {"formats": None, "max_bad_rows": 0.05}
     problem = said(values)
-    assert "More of the rows than --max-bad-rows allows cannot be used" in problem
+    assert "More of the rows than --max-bad-rows allows do not match the declaration" in problem
     assert re.search(HINT, problem)
     Ledger.create(values["ledger"]).close()
-    with pytest.raises(UnderstudyError, match="More of the rows cannot be used"):
+    with pytest.raises(UnderstudyError, match="More rows are unusable"):
         release(run_config({name: value for name, value in values.items() if value is not None}))
     with Ledger(values["ledger"]) as ledger:
         assert ledger.datasets() == []

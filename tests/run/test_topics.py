@@ -252,7 +252,7 @@ def test_an_owner_with_half_of_the_texts_makes_no_topic(tmp_path: Path, places: 
     ("options", "match"),
     [
         *(({"topics": each}, "expected a number from 1 to 1000, or auto") for each in (0, 2000, "2000", "few")),
-        ({"label": "clinician", "labels": "0,1"}, "no labels"),
+        ({"label": "clinician", "labels": "0,1"}, "without labels"),
         ({"budget": us.Budget(3, 0)}, "delta"),
     ],
 )

@@ -163,7 +163,7 @@ def test_that_votes_depend_on_the_model_is_told_before_the_charge_and_once(
     (tmp_path / "out" / "release" / "aug-pe.release").unlink()
     running.run(run_config({**values, "llm": "b"}), listener=listener)
     assert not [line for line in told if "Votes are about" in line]
-    assert [line for line in told if re.search(r'other settings .* at no charge: llm: "fake" became "b"\.', line)]
+    assert [line for line in told if re.search(r'changed settings, at no charge: llm: "fake" became "b"\.', line)]
     assert runs_charged(values["ledger"]) == 1
 
 

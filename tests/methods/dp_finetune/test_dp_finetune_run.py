@@ -207,7 +207,7 @@ def test_a_release_of_the_plain_model_still_writes_and_a_run_that_began_with_it_
             release(killed)
     texts = generate(made, private_model="builtin", records=2, output=str(tmp_path / "texts"))
     assert {each.provenance["model"] for each in texts.records} == {"builtin:smollm2-135m-instruct"}
-    with pytest.raises(ResumeError, match="the version of understudy"):
+    with pytest.raises(ResumeError, match="that version of understudy"):
         release(killed)
 
 

@@ -160,7 +160,7 @@ def test_references_without_end_are_refused_and_a_record_that_needs_them_does_no
 
 
 def test_a_schema_within_a_schema_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="holds another one"):
+    with pytest.raises(ConfigError, match="contains another one"):
         schema(tmp_path, {"properties": {"a": {"$schema": "http://json-schema.org/draft-07/schema#"}}})
 
 
