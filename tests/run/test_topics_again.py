@@ -104,7 +104,7 @@ def _bare(made: FoundTopics, folder: Path) -> str:
     [
         (lambda made, folder: str(folder / "none.release"), "release|Release"),
         (lambda made, folder: str(folder / "notes.csv"), "no Release|Release"),
-        (_bare, "found with noise"),
+        (_bare, "with noise"),
     ],
     ids=["missing", "a table", "without noise"],
 )
