@@ -109,8 +109,9 @@ repair sequences of mixed terms. Asked by a prompt instead of in the form of its
 even with six texts of the client in the prompt. dp-kps, which counts exactly, is better than dp-kde by every judge at
 100 sequences per label. Most cells are one run, and runs differ by two or three points.
 
-**Not here**, for want of processor time: the dashes, which are aug-pe at three of the four budgets; second runs; and written texts at the paper's count of 1,000 per label (a text takes about half a second of one core). The
-command makes any of these rows; with `--llm` it takes larger models too.
+**Not here**, for want of processor time: the dashes, which are aug-pe at three of the four budgets; second runs; and
+written texts at the paper's count of 1,000 per label (a text takes about half a second of one core). The command makes
+any of these rows; with `--llm` it takes larger models too.
 """
 
 
