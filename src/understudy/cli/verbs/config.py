@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from understudy.cli.output import show_json
-
-if TYPE_CHECKING:
-    pass
-
-
-_location_option = click.option(
-    "--ledger",
-    "location",
-    metavar="LOCATION",
-    help="A file, or postgresql://USER:PASSWORD@HOST/DATABASE. "
-    "[default: UNDERSTUDY_LEDGER, else a file in your state folder]",
-)
 
 
 @click.group("config")

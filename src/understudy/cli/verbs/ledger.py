@@ -29,15 +29,6 @@ _location_option = click.option(
 )
 
 
-_location_option = click.option(
-    "--ledger",
-    "location",
-    metavar="LOCATION",
-    help="A file, or postgresql://USER:PASSWORD@HOST/DATABASE. "
-    "[default: UNDERSTUDY_LEDGER, else a file in your state folder]",
-)
-
-
 @click.group("ledger")
 def ledger() -> None:
     """Show and manage what each dataset may spend and has spent."""

@@ -17,15 +17,6 @@ if TYPE_CHECKING:
     from understudy.models.endpoint import ProbeReport
 
 
-_location_option = click.option(
-    "--ledger",
-    "location",
-    metavar="LOCATION",
-    help="A file, or postgresql://USER:PASSWORD@HOST/DATABASE. "
-    "[default: UNDERSTUDY_LEDGER, else a file in your state folder]",
-)
-
-
 @click.group("models")
 def models() -> None:
     """List, pull and check language models and embedders."""

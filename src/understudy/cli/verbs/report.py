@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from understudy.base.errors import ConfigError
 from understudy.cli.options import config_option, json_option, read_file, require_no_configuration
 from understudy.cli.output import answer
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command()

@@ -18,15 +18,6 @@ if TYPE_CHECKING:
     from understudy.run.settings import Groups
 
 
-_location_option = click.option(
-    "--ledger",
-    "location",
-    metavar="LOCATION",
-    help="A file, or postgresql://USER:PASSWORD@HOST/DATABASE. "
-    "[default: UNDERSTUDY_LEDGER, else a file in your state folder]",
-)
-
-
 COUNTS_FILE = "secret_counts.json"
 _MOST_COMMON = 20
 _INCIDENCE_NOTE = """\

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from understudy.cli.output import say
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command()
