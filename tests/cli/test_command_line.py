@@ -144,7 +144,8 @@ def test_the_output_folder_has_one_shape(tmp_path: Path, understudy: Callable[..
 
 
 def test_show_shows_the_statement_and_what_came_of_it(tmp_path: Path, understudy: Callable[..., Said]) -> None:
-    assert understudy("run", *flags(settings(tmp_path))).code == 0
+    values = {name: value for name, value in settings(tmp_path).items() if name not in ("llm", "records_per_label")}
+    assert understudy("release", *flags(values)).code == 0  # the statement of `run` may have a line on its texts
     folder = tmp_path / "out" / "release"
     said = understudy("show", str(folder / "dp-kps.release"))
     assert said.out.startswith((folder / "statement.md").read_text("utf-8"))
