@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def test_a_release_is_written_loaded_and_generated_from(tmp_path: Path, method: 
     assert made.folder is not None
     loaded = us.load_release(made.folder.release_file("dp-kps"))
     assert loaded.digest == made.release.digest
-    assert loaded.statement == made.statement
+    assert loaded.statement == made.release.statement == replace(made.statement, table="")
     assert loaded.arrays.keys() == made.release.arrays.keys()
     assert all(np.array_equal(loaded.arrays[name], array) for name, array in made.release.arrays.items())
     more = us.generate(loaded, llm="none", records_per_label=50, length=5, contrast=0, output=tmp_path / "more")
