@@ -10,7 +10,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from understudy.methods.additions.topics.found import Topic
+from understudy.methods.additions.topics.found import Topic, by_share
 from understudy.methods.additions.topics.plan import sample_of
 from understudy.report.charts import bars
 from understudy.report.page import page_of, render, write_page
@@ -53,10 +53,9 @@ def write_topics(made: FoundTopics, path: Path) -> Path:
 
 def shown_topics(made: FoundTopics) -> tuple[list[ShownTopic], list[Topic]]:
     """Return the topics whose size is clear of the noise, the largest first, and those that are too small to show."""
-    clear = sorted((each for each in made.topics if each.clear), key=lambda each: -each.size)
-    most = max((each.high for each in clear), default=1.0)
-    whole = sum(each.size for each in made.topics) or 1.0
-    shown = [ShownTopic(each, 100 * each.size / whole, bars({"synthetic": each.size}, most)) for each in clear]
+    clear = [(each, share) for each, share in by_share(made.topics) if each.clear]
+    most = max((each.high for each, _ in clear), default=1.0)
+    shown = [ShownTopic(each, 100 * share, bars({"synthetic": each.size}, most)) for each, share in clear]
     return shown, [each for each in made.topics if not each.clear]
 
 

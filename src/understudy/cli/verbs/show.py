@@ -47,15 +47,13 @@ def show(release: str, as_json: bool, max_release_bytes: int | None) -> None:
 
 def _topics(made: Release) -> list[str]:
     """Return a line per topic that the Release found, the largest first; none for another Release."""
-    from understudy.methods.additions.topics.found import topics_of
+    from understudy.methods.additions.topics.found import by_share, topics_of
     from understudy.methods.additions.topics.plan import NAME
 
     if made.method != NAME and not made.schema.topics:
         return []
-    found = sorted(topics_of(made), key=lambda each: -each.size)
-    whole = sum(each.size for each in found) or 1.0
     return [
-        f"{each.name}: {each.size / whole:.0%}, {each.size:,.0f} ({each.low:,.0f} to {each.high:,.0f})"
+        f"{each.name}: {share:.0%}, {each.size:,.0f} ({each.low:,.0f} to {each.high:,.0f})"
         + ("" if each.clear else "; too small to tell from the noise")
-        for each in found
+        for each, share in by_share(topics_of(made))
     ]

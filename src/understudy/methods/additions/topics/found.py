@@ -93,6 +93,12 @@ def topics_of(release: Release) -> tuple[Topic, ...]:
     )
 
 
+def by_share(topics: Sequence[Topic]) -> list[tuple[Topic, float]]:
+    """Return the topics, the largest first, each with its share of what all of them count."""
+    whole = sum(each.size for each in topics) or 1.0
+    return [(each, each.size / whole) for each in sorted(topics, key=lambda each: -each.size)]
+
+
 def _ranges(sizes: Floats, stds: Floats, rate: float) -> tuple[Floats, Floats]:
     """Return the range of N from which a noisy size differs by at most 1.96 standard deviations. The variance is N (1 -
     rate) / rate, of the sample, plus that of the noise (a score interval, Wilson 1927). Records of one owner are
