@@ -231,7 +231,7 @@ def test_the_parameters_of_sec_pe_are_on_two_pages() -> None:
 
 
 def test_the_page_of_language_models_names_every_metric_of_theirs() -> None:
-    text = (ROOT / "docs" / "evaluation-language.md").read_text("utf-8")
+    text = (ROOT / "docs" / "evaluation-metrics.md").read_text("utf-8")
     metrics = [each for each in vars(tuned_language).values() if isinstance(each, Metric)]
     assert len(metrics) >= 5
     assert not [metric.name for metric in metrics if f"`{metric.name}`" not in text]
