@@ -320,7 +320,7 @@ def test_every_message_that_the_page_of_errors_explains_is_one() -> None:
     files = (Path(understudy.__file__).parent).rglob("*.py")
     said = re.sub(r'"\n\s*f?"', "", "".join(file.read_text("utf-8") for file in files))
     table = (ROOT / "docs" / "errors.md").read_text("utf-8").partition("## By message")[2].partition("\n## ")[0]
-    rows = [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| `")]
+    rows = re.findall(r"^- ((?:`[^`]+`(?:, )?)+): ", table, re.MULTILINE)
     assert len(rows) > 15
     parts = [part.strip() for row in rows for words in re.findall("`([^`]+)`", row) for part in words.split("...")]
     assert [part for part in parts if part and part not in said] == []

@@ -194,6 +194,13 @@ def test_the_readme_is_short() -> None:
 
 
 def test_the_docs_stay_short() -> None:
-    """Their sentences and tables, without code and what is generated."""
-    pages = (prose(page.read_text("utf-8")) for page in ROOT.glob("docs/*.md"))
-    assert sum(any(map(str.isalnum, word)) for page in pages for word in page.split()) <= 37_000
+    """As ``wc -w`` counts them, with code and generated lists; and their prose alone."""
+    pages = [page.read_text("utf-8") for page in ROOT.glob("docs/*.md")]
+    assert sum(len(page.split()) for page in pages) <= 45_000
+    assert sum(any(map(str.isalnum, word)) for page in pages for word in prose(page).split()) <= 33_000
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/*.md")), ids=lambda page: page.name)
+def test_a_page_is_of_one_kind(page: Path) -> None:
+    if page.name != "README.md":
+        assert len(re.findall(r"^\*(?:Tutorial|How-to|Reference|Explanation)[.,]", page.read_text("utf-8"), re.M)) == 1

@@ -36,8 +36,7 @@ class VotingParameters(Parameters):
     nearest: int = Field(1, ge=1, le=1000)
     """Candidates that each record votes for (k); the vote is divided so that its L2 norm stays 1."""
     distance: Distance = "centred"
-    """How nearness is measured: ``centred`` (cosine about the mean of a label's candidates), ``cosine`` or ``l2``; on
-    unit vectors the last two choose alike up to rounding."""
+    """How nearness is measured: ``centred`` (cosine about the mean of a label's candidates), ``cosine`` or ``l2``."""
     label_sizes: str = UNIFORM
     """Texts of each label: ``uniform``, declared proportions ``A=3,B=1``, or ``noisy`` counts (which cost budget)."""
     private_keywords: bool = False

@@ -54,8 +54,8 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
     top_k: int = Field(20, ge=0, le=10_000_000)
     """Sample among this many of the likeliest tokens without private text (differences: a few more); 0 for all."""
     sparse_vector: bool = False
-    """Test before each token whether the batch predicts nearly the same as the public prompt, and then take a public
-    token for free (Amin et al.). It costs more than it saves unless few tokens are private."""
+    """Test before each token whether the batch predicts nearly the same as the public prompt, and if so take a public
+    token for free. Worth its cost only if few tokens are private."""
     threshold: float = Field(0.5, gt=0, le=2)
     """With ``sparse_vector``: distance from the public prediction, in L1, from which a token is private (theta)."""
     threshold_noise: Ablation[float] = Field(0.2, gt=0, le=1e6)

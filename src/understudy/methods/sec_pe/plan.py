@@ -67,13 +67,11 @@ class ReleaseParameters(Parameters):
     incidence_file: str | None = public_file(None)
     """Public incidence: the file made by ``understudy secrets incidence``. Giving it declares it public."""
     inclusion: float = Field(1.0, gt=0, le=1)
-    """Private incidence: probability with which each record is sampled (rho). Less than 1 never helps: the noise falls
-    more slowly than the number of sampled records."""
+    """Private incidence: probability with which each record is sampled (rho). Less than 1 never helps."""
     secret_budgets: str | None = public_file(None)
     """A CSV file ``number,prior,posterior`` with stricter promises for some secrets; public incidence only."""
     releases: int = Field(1, ge=1, le=100)
-    """Fresh releases of the same sums, which are averaged; the printed algorithm makes one per round. More than one
-    helps only if not all records are sampled."""
+    """Fresh releases of the same sums, which are averaged. More than one helps only if ``inclusion`` is below 1."""
     public_corpus: str | None = public_file(None)
     """A public table of similar texts. The private records are counted in its clusters."""
     public_corpus_is_public: bool = False

@@ -71,9 +71,8 @@ class StudentParameters(Parameters):
     pseudo_source: Literal["student", "base"] = "student"
     """Which model writes the public texts of later rounds: the current student, or the base model."""
     student_loss: StudentLoss = "kl"
-    """How the student learns an answer: all of it (``kl``), or its likeliest token alone (``top-answer``).
-    ``pseudo-labels`` learns from no answer, for comparison. ``published`` learns from both, as the paper's equation 4
-    does, after as many steps on pseudo-labels alone as in a round."""
+    """How the student learns: from whole answers (``kl``), from their likeliest tokens (``top-answer``), from its own
+    pseudo-labels and no answer (``pseudo-labels``), or from both after a warm-up, as published (``published``)."""
     prefixes: str | None = public_file(None)
     """A public file with beginnings of texts, one per line, which pseudo-sentences continue. Default: none."""
     prefixes_are_public: bool = False
