@@ -46,6 +46,7 @@ DIALECT = {
     "'maker' for 'sender'": r"\b(?:its|their|whose) makers?\b",
     "'writes its words apart'": r"\bwords apart\b",
     "'the half of'": r"\b[Tt]he half of\b",
+    "a plural in brackets": r"(?<![\w(])(?!sqrt|http)[a-z]{3,}\(e?s\)",
     "the verb comes before who acts": r"\bsays shows?\b|\bnobody gets\b|\bShares are of\b|\bholds is\b",
 }
 """Why a phrase is refused, and the pattern of its kind."""
@@ -97,6 +98,7 @@ def test_every_kind_of_dialect_is_found() -> None:
         "all that their bits hang on",
         "The half of a method that its Release being a tuned model decides.",
         "have it mended",
+        "noisy counts of 2 label(s)",
     ):
         assert dialect(once), once
 

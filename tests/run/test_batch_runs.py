@@ -53,7 +53,7 @@ def test_a_run_hands_in_all_texts_at_once(
     said = understudy("run", *flags(batched(tmp_path, server)), code=0)
     assert [len(batch["lines"]) for batch in plan.batches.values()] == [8]
     assert len(plan.direct) == 1, "one question before the charge, so that a wrong address is known"
-    assert "Handed in 8 requests as batch_0; answers come within 24 hours." in said.err
+    assert "Submitted 8 requests as batch_0; answers come within 24 hours." in said.err
 
 
 @pytest.mark.slow
@@ -77,7 +77,7 @@ def test_a_run_that_is_killed_while_it_waits_goes_on_with_the_same_batch(
     plan.held = False
     done = subprocess.run(command, capture_output=True, text=True, env=around, check=False)
     assert done.returncode == 0, done.stderr
-    assert "Going on to wait for 8 requests that were submitted before." in done.stderr
+    assert "Going on to wait for 8 requests submitted before." in done.stderr
     assert set(plan.asked.values()) == {1}
     assert len(plan.batches) == 1
 

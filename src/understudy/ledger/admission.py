@@ -80,16 +80,21 @@ def first_cap(name: str, cap: Budget | SecretBudget) -> str:
     )
 
 
-def not_opened(name: str, unit: Unit) -> LedgerError:
-    require_name(name)  # so that the message only quotes a name
+def opening(name: str, unit: Unit) -> str:
+    """Return the command that opens a dataset for runs with this unit."""
     flags = {
         "record": "--epsilon E --delta D",
         "owner": f"--owner {shlex.quote(unit.column or '')} --epsilon E --delta D",
         "secret": "--secret-detectors ... --max-records-per-secret M --secret-prior P --secret-posterior R",
-    }[unit.kind]
+    }
+    return f"understudy ledger open {name} {flags[unit.kind]}"
+
+
+def not_opened(name: str, unit: Unit) -> LedgerError:
+    require_name(name)  # so that the message only quotes a name
     return LedgerError(
         f"The ledger is strict, and has no dataset {name!r}: a run cannot open one.",
-        f"Name one that is open (--dataset NAME), or open it with a cap: understudy ledger open {name} {flags}",
+        f"Name one that is open (--dataset NAME), or open it with a cap: {opening(name, unit)}",
     )
 
 
@@ -126,9 +131,12 @@ def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) 
     dataset = rows.require(connection, name)
     if plan.unit.name != dataset.unit.name:
         column, unit = dataset.unit.column, dataset.unit.name
+        cure = f"{f'Run with --owner {column}' if column else f'Protect one {unit}'}, as the dataset was opened."
+        if not _spendings(connection, dataset):
+            cure += f" Or, because nothing was charged to it yet, open another: {opening('NEW', plan.unit)}"
         raise LedgerError(
             f"Dataset {name!r} protects one {unit}, this run one {plan.unit.name}: their budgets cannot be added.",
-            f"Run with {f'--owner {column}' if column else f'the unit {unit}'}, as the dataset was opened.",
+            cure,
         )
     if run_id is not None and (booked := rows.booked(connection, run_id)) is not None:
         owner, entry = booked

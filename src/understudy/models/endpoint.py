@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError, ModelError
 from understudy.models.collect import collect, run_to_end
 from understudy.models.connection import Answer, Dialect, Failure, attempt, clean_base_url, find_key, open_client
@@ -231,7 +232,7 @@ class _Session:
                 raise
             self._end(interrupt)
             if count := len(self._in_flight):
-                self._endpoint.say(f"Waiting for {count} answers in flight; interrupt again to lose them.")
+                self._endpoint.say(f"Waiting for {plural(count, 'answer')} in flight; interrupt again to lose them.")
             return await self._results.get()
 
     def _end(self, error: BaseException) -> None:

@@ -232,9 +232,8 @@ def pay(
     if ledger.dataset(dataset) is None and ledger.known_as(*known.contents) is None:
         from understudy.ledger.admission import first_cap
 
-        listener.say(first_cap(dataset, plan.budget))
         ledger.open_dataset(dataset, cap=plan.budget, unit=plan.unit, by_hand=False)
-        listener.say(f"Dataset {dataset!r} is new: opened with this run's budget {plan.budget} as its cap.")
+        listener.say(first_cap(dataset, plan.budget))
     if known.contents:
         for other in ledger.identify(dataset, *known.contents, sketch=Sketch(found.cells)):
             warnings.warn(

@@ -11,6 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError, ModelError, StorageError
 from understudy.base.files import require_local
 from understudy.base.lazy import library
@@ -33,7 +34,7 @@ from understudy.release.statement import NOT_PRIVATE, Statement
 from understudy.run.job import FreeJob
 from understudy.run.outputs import OutputFolder
 from understudy.run.parts import Chat, Texts, Wanted, no_label_counts
-from understudy.run.session import GENERATED, Listener, Session, in_texts
+from understudy.run.session import GENERATED, Listener, Session
 from understudy.run.settings import ModelParameters
 from understudy.run.table import SyntheticTable
 from understudy.schema.labels import Label, canonical, in_proportion, like_counts
@@ -397,7 +398,7 @@ def write_texts(
         listener.say(result.verdict)
     left_out = 0 if reading.kept else reading.failed
     if missing > left_out:
-        listener.say(f"{in_texts(missing)} could not be generated. {_cure_of_missing(method, writing)}")
+        listener.say(f"{plural(missing, 'text')} could not be generated. {_cure_of_missing(method, writing)}")
     session.store.mark(GENERATED)
     return result
 
@@ -423,7 +424,7 @@ def _tell_asked(
     """Report which language model is asked for how many texts, and how long that takes."""
     chat, needed = writing.chat, method.needs.generation_llm
     if chat is not None:
-        listener.say(f"Writing {in_texts(total)} with {chat.model_id}, which sees only released values.")
+        listener.say(f"Writing {plural(total, 'text')} with {chat.model_id}, which sees only released values.")
         loaded = writing.named.llm == "builtin" and "torch" in sys.modules
         if loaded and needed == "optional" and best_device() == "cpu":
             answers, cores = total * writer.calls_per_seed, worker_count("cpu")  # stored answers take no time

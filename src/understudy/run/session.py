@@ -162,11 +162,6 @@ class Session:
         return changed
 
 
-def in_texts(count: int) -> str:
-    """Return ``1 text``, ``12 texts``."""
-    return "1 text" if count == 1 else f"{count} texts"
-
-
 @contextmanager
 def open_session(
     place: OutputParameters,

@@ -113,7 +113,7 @@ def test_the_promise_for_phrases_is_for_their_cap(shards: int, epsilon: float) -
     plan = given.plan(BUDGET, FACTS)
     assert plan.forecast["phrase_epsilon"] == phrase_epsilon(given, BUDGET)
     (note,) = plan.notes
-    assert f"more than {shards} record(s)" in note
+    assert f"more than {shards} record" in note
     stated = float(note.partition("release is (")[2].partition(",")[0])
     assert phrase_epsilon(given, BUDGET) <= stated <= phrase_epsilon(given, BUDGET) * 1.001
 

@@ -15,6 +15,7 @@ import numpy as np
 from understudy.audit.mechanisms import models, sums
 from understudy.audit.mechanisms.bounds import Claim, Curve, ErrorLimits, Floats, best_bound, counted, limits
 from understudy.audit.mechanisms.sums import OWNER
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError
 from understudy.models.machine import require_local
 from understudy.privacy.guarantee import Budget
@@ -113,7 +114,9 @@ def audit_mechanism(
     Raises ConfigError if there are too few runs, the confidence is out of its range, or the budget does not fit.
     """
     if runs < LEAST_RUNS:
-        raise ConfigError(f"{runs} runs are too few.", f"Run a mechanism at least {LEAST_RUNS} times.")
+        raise ConfigError(
+            f"{plural(runs, 'run')} cannot show anything.", f"Run a mechanism at least {LEAST_RUNS} times."
+        )
     if not 0 < confidence < 1:
         raise ConfigError(f"Expected a confidence in (0, 1), got {confidence}.", "Give one such as 0.95.")
     if budget.epsilon > LARGEST_EPSILON:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 
-from understudy.base.display import aligned
+from understudy.base.display import aligned, plural
 from understudy.base.errors import ConfigError
 from understudy.base.files import PRIVATE_MODE, SHARED_MODE, atomic_file
 from understudy.base.lazy import library
@@ -166,7 +166,7 @@ HEADS = ("metric", "of", "value", "interval", "settings", "note")
 
 def _settings(measured: MetricValue) -> str:
     shown = [f"{name} {setting}" for name, setting in measured.settings.items()]
-    return ", ".join(shown if measured.sample_size is None else [*shown, f"{measured.sample_size} texts"])
+    return ", ".join(shown if measured.sample_size is None else [*shown, plural(measured.sample_size, "text")])
 
 
 @dataclass(frozen=True)

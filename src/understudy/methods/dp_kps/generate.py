@@ -9,6 +9,7 @@ from itertools import cycle, islice, repeat
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError
 from understudy.methods.additions.columns.variables import variables_of
 from understudy.methods.dp_kps.lifts import Lifts, SequenceRows
@@ -255,7 +256,7 @@ def evolve_seeds(
     kept = _chosen(pool, counts, chooser)
     agreement = chooser.agreement([_text(seed) for seed in pool], [seed.label for seed in pool])
     rounds = _ROUNDS if agreement < AGREE else 0
-    swapped = f"terms were swapped in {rounds} round(s)" if rounds else "no terms were swapped"
+    swapped = f"terms were swapped in {plural(rounds, 'round')}" if rounds else "no terms were swapped"
     say(f"The guide chose {len(kept)} of {len(pool)} sequences ({agreement:.0%} match their label); {swapped}.")
     for _ in range(rounds):
         kept = _chosen([*kept, *_varied(kept, by_label, generator)], counts, chooser)

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import Field
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Ablation, CommaSeparated
 from understudy.methods.additions.columns.variables import ALL, NONE
@@ -147,7 +148,7 @@ def planned_sums(
             weights(vocabulary_size),
             f"noisy weighted counts of {vocabulary_size} public terms, of which {stay} stay",
         ),
-        DENSITY: (weights(terms, (labels,)), f"noisy histogram of terms for each of {labels} label(s)"),
+        DENSITY: (weights(terms, (labels,)), f"noisy histogram of terms for each of {plural(labels, 'label')}"),
     }
     if columns:
         sums[COLUMN_DENSITY] = weights(terms, cells), f"noisy histogram of terms for each value of {named}"

@@ -9,6 +9,7 @@ from itertools import islice
 
 import numpy as np
 
+from understudy.base.display import plural
 from understudy.methods.facts import CallEstimate, GenerationTools
 from understudy.methods.few_shot.plan import EXEMPLARS_PER_PROMPT, FewShotParameters
 from understudy.methods.shared.decoding.structured import (
@@ -58,9 +59,8 @@ def generate(
         yield record
     if faults:
         counted = ", ".join(f"{name} {count}" for name, count in faults.items())
-        tools.say(
-            f"{sum(faults.values())} of {len(wanted)} texts are left out, as their answers are invalid ({counted})."
-        )
+        left = f"{sum(faults.values())} of {plural(len(wanted), 'text')} are left out"
+        tools.say(f"{left}, because their answers are invalid ({counted}).")
 
 
 def longest_prompts(parameters: FewShotParameters, release: Release, writer: Writer) -> Iterator[tuple[Message, ...]]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError
 from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.sec_pe.plan import GRID, ClusterSumsSpec
@@ -131,7 +132,7 @@ def _k_means(vectors: NDArray[np.float32], *, count: int, seed: int) -> tuple[ND
     """Compute centres and sizes by Lloyd's algorithm, on integers and thus the same on every machine."""
     if len(vectors) < count:
         raise ConfigError(
-            f"The public corpus has {len(vectors)} texts, too few for {count} clusters.",
+            f"The public corpus has {plural(len(vectors), 'text')}, too few for {plural(count, 'cluster')}.",
             "Lower clusters, or give a larger public corpus.",
         )
     points = integer_vectors(vectors)

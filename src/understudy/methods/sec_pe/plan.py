@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.base.files import UnreadableText, cannot_read, read_lines
 from understudy.base.parameters import Parameters, public_file
@@ -217,7 +218,7 @@ def make_plan(
     )
     query = ClusterSumsSpec(labels, parameters.clusters)
     mechanism = SampledSum(multiplier, sampling.inclusion, query.sensitivity, query.shape, sampling.sha256)
-    why = f"noisy sizes and centres of {parameters.clusters} public clusters for each of {labels} label(s)"
+    why = f"noisy sizes and centres of {parameters.clusters} public clusters for each of {plural(labels, 'label')}"
     charges = tuple(Charge(name, mechanism, why, query) for name in release_names(parameters))
     forecast = _forecast(parameters, budget, facts, sampling, multiplier, candidates)
     try:

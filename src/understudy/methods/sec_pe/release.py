@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError
 from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
@@ -119,7 +120,7 @@ def release(parameters: SecPEParameters, corpus: BoundedCorpus, plan: Plan, tool
 
     stored = tools.keep("public-clusters", clusters_to_keep)
     clusters = Clusters(stored["centres"], stored["sizes"])
-    tools.say(f"{clusters.shape[1]} public clusters for each of {clusters.shape[0]} label(s).")
+    tools.say(f"{plural(clusters.shape[1], 'public cluster')} for each of {plural(clusters.shape[0], 'label')}.")
 
     tools.say("Embedding the private texts: minutes for ten thousand on a few cores.")
     names = release_names(parameters)
@@ -208,8 +209,8 @@ def check_public_corpus(parameters: SecPEParameters, labels: LabelSet) -> None:
     fewest = int(counts.min() if parameters.public_label else counts.sum())
     if fewest < parameters.clusters:
         raise ConfigError(
-            f"The public corpus has {fewest} texts{' of a label' if parameters.public_label else ''}, fewer than the "
-            f"{parameters.clusters} clusters.",
+            f"The public corpus has {plural(fewest, 'text')}{' of a label' if parameters.public_label else ''}, fewer "
+            f"than the {plural(parameters.clusters, 'cluster')}.",
             "Lower clusters, or give a larger public corpus.",
         )
 

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.parameters import Ablation, Parameters, private_file, public_file
 from understudy.methods.facts import PublicFacts
@@ -260,10 +261,11 @@ def _phrase_note(parameters: SeqPATEParameters, budget: Budget, facts: PublicFac
     shards, kind = parameters.phrase_shards, facts.unit.kind
     found = phrase_epsilon(parameters, budget)
     return (
-        f"Phrases: no phrase of a list that the data holder keeps is in more than {shards} {kind}(s), and so in the "
-        f"shards of more than {shards} teacher(s), as was checked. If neighbours differ by all records that contain "
-        f"one of these phrases, the release is ({round_up(found)}, {as_typed(budget.delta)})-differentially private. "
-        f"That this check passed is itself not covered by the promise for one {kind}.",
+        "Phrases: the run checked that no phrase of a list that the data holder keeps is in more than "
+        f"{plural(shards, kind)}, and so in the shards of more than {plural(shards, 'teacher')}. If neighbours differ "
+        f"by all records that contain one of these phrases, the release is ({round_up(found)}, "
+        f"{as_typed(budget.delta)})-differentially private. That this check passed is itself not covered by the "
+        f"promise for one {kind}.",
     )
 
 

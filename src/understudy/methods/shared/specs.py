@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from understudy.base.display import plural
 from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity, Shape
 from understudy.privacy.noise import NoiseKind
 from understudy.privacy.unit import Unit
@@ -31,7 +32,7 @@ class LabelCountsSpec:
 
 def planned_label_counts(labels: int) -> tuple[LabelCountsSpec, str]:
     """Return the plan of label counts: the query and its purpose."""
-    return LabelCountsSpec(labels), f"noisy counts of the records of {labels} label(s)"
+    return LabelCountsSpec(labels), f"noisy counts of the records of {plural(labels, 'label')}"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError
 from understudy.methods.additions.columns.distribution import require_narrow
 from understudy.methods.additions.columns.variables import COLUMNS, PAIRS, SCORES, TablesParameters, Variables
@@ -88,7 +89,7 @@ def _planned(variables: Variables, parameters: TablesParameters) -> dict[str, tu
         found[SCORES] = ScoresSpec(every), _SCORES
         found[PAIRS] = SelectedMarginalsSpec(every), _PAIRS
     elif declared:
-        why = f"noisy histograms of {len(declared)} pair(s) of columns"
+        why = f"noisy histograms of {plural(len(declared), 'pair')} of columns"
         found[PAIRS] = MarginalsSpec(sizes, declared, labelled), why
     return found
 

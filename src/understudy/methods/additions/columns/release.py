@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.display import plural
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.additions.columns.distribution import Distribution
 from understudy.methods.additions.columns.fitting import Worth, fit, select_sets, shares
@@ -156,7 +157,10 @@ def _domains(variables: Variables) -> dict[str, str]:
     """Return the statement's remark on the domains: they were declared, and the Release lists them."""
     text = json.dumps([column.to_json() for column in variables.all_columns], sort_keys=True)
     count = len(variables.all_columns)
-    return {"source": f"declared domains of {count} column(s)", "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    return {
+        "source": f"declared domains of {plural(count, 'column')}",
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
+    }
 
 
 def _noise_check(

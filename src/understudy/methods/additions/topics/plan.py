@@ -20,6 +20,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.parameters import public_file
 from understudy.methods.additions.guide.plan import (
@@ -111,7 +112,7 @@ def planned_sums(
     Raises ConfigError if the noise does not fit its grid.
     """
     terms = f"{candidates} public terms" if candidates else "the listed or discovered terms"
-    around = EmbeddingSumsSpec(topics), f"noisy sums of the texts' embeddings for each of {topics} topic(s)"
+    around = EmbeddingSumsSpec(topics), f"noisy sums of the texts' embeddings for each of {plural(topics, 'topic')}"
     voting = f"noisy histogram of the {unit.kind}s' votes for the nearest of {terms}"
     made: dict[str, tuple[QuerySpec, str]] = {
         **dict.fromkeys(SHARES, around),
@@ -122,7 +123,7 @@ def planned_sums(
 
 
 def _sizes(topics: int, unit: Unit) -> tuple[LabelCountsSpec, str]:
-    return LabelCountsSpec(topics), f"noisy numbers of {unit.kind}s of {topics} topic(s)"
+    return LabelCountsSpec(topics), f"noisy numbers of {unit.kind}s of {plural(topics, 'topic')}"
 
 
 def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) -> Plan:
@@ -154,7 +155,7 @@ def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) 
     forecast = replace(_forecast(topics, charges, unit, rate), verdict=found)
     if rate < 1:
         sums: dict[str, Any] = {each.name: each.mechanism for each in charges}
-        why = f"{', '.join(sums)}: noisy, of {topics} topic(s), all over one Poisson sample of the {unit.kind}s"
+        why = f"{', '.join(sums)}: noisy, of {plural(topics, 'topic')}, all over one Poisson sample of the {unit.kind}s"
         queries = {each.name: each.query for each in charges}
         charges = (Charge(NAME, SubsampledSums(rate, tuple(sums.items())), why, queries),)
     if terms:

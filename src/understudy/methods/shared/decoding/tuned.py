@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError
 from understudy.methods.facts import GenerationTools
 from understudy.methods.shared.decoding.prompting import LabelPrompts, TextParameters, build_prompts, prompt_tokens
@@ -267,7 +268,7 @@ def generate(
         tools.progress("texts", done, len(wanted))
     if faults:
         counted = ", ".join(f"{name} {count}" for name, count in faults.items())
-        tools.say(f"{sum(faults.values())} of {len(wanted)} texts are left out ({counted}).")
+        tools.say(f"{sum(faults.values())} of {plural(len(wanted), 'text')} are left out ({counted}).")
 
 
 @dataclass(frozen=True)
