@@ -44,7 +44,7 @@ class GuessRule:
 
 
 def guess_rules(canaries: int) -> tuple[GuessRule, ...]:
-    """The rules that every attack is tried with; the bound is corrected for their number.
+    """Return the rules that every attack is tried with; the bound is corrected for their number.
 
     - nearly all: perfect scores make perfect guesses, since the number planted is within five standard deviations of
       one half (but for one chance in a million);
@@ -172,12 +172,12 @@ class RunAudit:
 
     @property
     def bound(self) -> float:
-        """The run's epsilon is at least this, with the stated confidence."""
+        """Return the lower bound on the run's epsilon, at the stated confidence."""
         return max((attack.epsilon for attack in self.attacks), default=0.0)
 
     @property
     def largest_found(self) -> float:
-        """The largest of the bounds, overall and by group."""
+        """Return the largest of the bounds, overall and by group."""
         return max(self.bound, *(each.epsilon for each in self.groups), 0.0)
 
     @property

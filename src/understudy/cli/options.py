@@ -96,7 +96,7 @@ def known_names(values: Mapping[str, Any]) -> set[str]:
 
 
 def require_output(output: object, kind: str = "FOLDER") -> None:
-    """Raises ConfigError if there is nowhere to write the results."""
+    """Raise ConfigError if there is nowhere to write the results."""
     if not output:
         raise ConfigError(f"No output {kind.lower()} given.", f"Name it with --output {kind}.")
 

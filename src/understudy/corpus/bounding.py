@@ -145,7 +145,7 @@ class BoundedCorpus:
 
     @cached_property
     def _division(self) -> str:
-        """A prefix of this process alone: parts that a killed run kept may be of other rows, or of another machine."""
+        """Return a random prefix of this process: a killed run may have left parts of other rows."""
         return secrets.token_hex(8)
 
     @cached_property
@@ -220,7 +220,8 @@ class BoundedCorpus:
         return kept
 
     def _record_hashes(self, batch: Batch, met: Counter[bytes]) -> list[int]:
-        """``met``: how often each record came in the batches before; counted on."""
+        """Return a number for each record. ``met`` counts how often each record occurred in earlier batches, and is
+        updated."""
         numbers = []
         for content in _contents_of(batch):
             record = self._digest(content)
@@ -287,7 +288,7 @@ class Rows:
 
 
 def parts_of(corpus: Corpus, engine: Engine) -> Iterator[Part]:
-    """The table in parts: its pieces, or, where there is one alone, its rows, many together."""
+    """Yield the table in parts for the workers: its files or row groups, or else blocks of rows."""
     pieces = corpus.pieces(PER_WORKER * engine.workers)
     if len(pieces) > 1:
         yield from (Part(f"piece-{number}", piece) for number, piece in enumerate(pieces))
@@ -296,7 +297,7 @@ def parts_of(corpus: Corpus, engine: Engine) -> Iterator[Part]:
 
 
 def _parts_in_memory(corpus: Corpus, engine: Engine) -> Iterator[Part]:
-    """Rows as they are read, twice as many in a part after every round of the workers."""
+    """Yield blocks of rows as they are read; their size doubles after every round of the workers."""
     batches = corpus.batches(_ROWS)
     for number in count():
         together = min(1 << number // (PER_WORKER * engine.workers), _MOST_ROWS // _ROWS)
@@ -307,7 +308,7 @@ def _parts_in_memory(corpus: Corpus, engine: Engine) -> Iterator[Part]:
 
 
 def shuffled(corpus: Corpus, engine: Engine, scratch: Path, *, key: bytes) -> list[Part]:
-    """The table in buckets of owners, by a keyed hash of each. Nobody holds more than a batch meanwhile.
+    """Divide the table into buckets of owners, by a keyed hash of the owner, and return a part for each bucket.
 
     The buckets are private files in ``scratch``, there until that is removed; each is written whole or not at all, so
     that a part may be read, and written, again and again.
@@ -327,7 +328,7 @@ def _file(part: str, bucket: int) -> str:
 
 
 def _write_buckets(part: Part, *, folder: Path, buckets: int, key: bytes) -> str:
-    """Write a part's records to the files of their owners' buckets; the part's name."""
+    """Write a part's records to the files of their owners' buckets, and return the part's name."""
     cells = pa.list_(pa.int32())
     schema = pa.schema([("text", pa.string()), ("label", pa.int32()), ("owner", pa.string()), ("cells", cells)])
     with ExitStack() as files:

@@ -135,7 +135,8 @@ def _open_frame(source: Frame, schema: Schema) -> OpenTable:
 
 
 def _open_dicts(dicts: Sequence[Mapping[str, object]], schema: Schema) -> OpenTable:
-    """A list with a dict per row; a key that is absent is null, but not in all of them."""
+    """Open a list with a dict per row. A key that is absent in some rows is null there; absent in all it is an
+    error."""
     _require_columns((row if isinstance(row, Mapping) else () for row in dicts), schema)
 
     def rows() -> Pass:
@@ -217,7 +218,7 @@ class _Files:
             yield from _named(file.path, self._rows(file, only=only))
 
     def pieces(self, wanted: int) -> Sequence[Callable[[], Pass]]:
-        """A pass for every file, or, of Parquet files, for every so many rows."""
+        """Return the passes that together read all rows: one per file or, for Parquet, one per block of rows."""
         if self.files[0].format != "parquet":
             return [replace(self, files=[file]).rows for file in self.files]
         try:
@@ -232,7 +233,7 @@ class _Files:
         ]
 
     def _rows(self, file: DataFile, *, only: range | None = None) -> Iterator[Row]:
-        """All rows of a file, or of a Parquet file ``only`` these, counted from 0."""
+        """Yield the rows of a file. ``only`` limits a Parquet file to these rows, counted from 0."""
         partitions = dict(file.partitions)
         columns = tuple(column for column in self.schema.columns if column not in partitions)
         if file.format == "parquet":

@@ -179,8 +179,7 @@ _FEWEST = 2
 
 @quiet_libraries()
 def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **options: Any) -> Evaluation:
-    """As :func:`understudy.evaluate`; ``holdout``, ``recipient`` and, in a mapping from names, ``beside`` may be tables
-    in memory too."""
+    """Evaluate as :func:`understudy.evaluate`, also tables in memory for ``holdout``, ``recipient`` and ``beside``."""
     require_evaluate()
     settings, others = _apart(options)
     if not isinstance(real, Corpus | Result):

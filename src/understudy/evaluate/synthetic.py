@@ -140,7 +140,8 @@ def _read_file(
 
 
 def as_in(table: Path, schema: PublicSchema, columns: Sequence[Column]) -> list[Column]:
-    """Typed columns with the values of a synthetic table's file: if it has text, written as in the private table."""
+    """Return typed columns that read a synthetic table's file: in a text file, values are written as in the private
+    table."""
     as_source = table.suffix != ".parquet" and table.suffix[1:] == schema.layout.format
     return [each if as_source or schema.layout.is_text(each.name) else each.plain for each in columns]
 
@@ -252,7 +253,7 @@ class SyntheticText:
 
     @property
     def bare(self) -> bool:
-        """Whether it consists of its phrases only, as without a language model."""
+        """Return whether the text is only its phrases, as written without a language model."""
         return bool(self.phrases) and self.text == ", ".join(self.phrases)
 
 

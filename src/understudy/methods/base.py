@@ -303,12 +303,12 @@ class Method(ABC):
 
     @property
     def knows_how_many(self) -> bool:
-        """Whether a Release of this method states its number of records, so that the user need not."""
+        """Return whether a Release of this method states its number of records, so that the user need not."""
         return self.needs.holds_texts and (self._usual or type(self).available is not Method.available)
 
     @property
     def _usual(self) -> bool:
-        """Whether texts are made as :meth:`generate` does by default."""
+        """Return whether texts are made as :meth:`generate` does by default."""
         return type(self).generate is Method.generate
 
     def require_content(self, release: Release) -> None:
@@ -322,7 +322,7 @@ class Method(ABC):
 
     @property
     def counts_labels(self) -> bool:
-        """Whether a Release of these parameters estimates each label's number of records (:meth:`label_counts`)."""
+        """Return whether a Release estimates each label's number of records (:meth:`label_counts`)."""
         return type(self).label_counts is not Method.label_counts
 
     def label_counts(self, release: Release) -> tuple[Sequence[float], float] | None:

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def label_prompts(parameters: TextParameters, found: Preparation, columns: Sequence[Column] = ()) -> LabelPrompts:
-    """As :func:`~understudy.methods.shared.decoding.prompting.build_prompts`."""
+    """Do as :func:`~understudy.methods.shared.decoding.prompting.build_prompts`."""
     prompts, model, names, keys = needed(found.prompts), needed(found.model), found.labels.names, found.record_columns
     return build_prompts(parameters, prompts, model, label_names=names, record_columns=keys, columns=columns)
 
@@ -94,7 +94,7 @@ class Decoded:
 
     @property
     def whole(self) -> bool:
-        """Whether it ended by itself, rather than because no tokens were left."""
+        """Return whether the text ended by itself; False if its tokens ran out."""
         return self.text.ended not in (None, "length")
 
 

@@ -142,7 +142,7 @@ class Session:
         return replace(plan, charges=charges)
 
     def as_booked(self, plan: Plan) -> Plan:
-        """As :meth:`as_begun`, for labels that are still unknown and on which the names of charges may depend."""
+        """Do as :meth:`as_begun`, for labels that are still unknown and on which the names of charges may depend."""
         began = [Charge.from_json(each) for each in self.store.charges] if self.begun else []
         named = [each.name for each in began] == [each.name for each in plan.charges]
         return self.as_begun(plan) if named or not began else replace(plan, charges=tuple(began))

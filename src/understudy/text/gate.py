@@ -303,7 +303,7 @@ class Reading:
 
     @property
     def sentence(self) -> str:
-        """A sentence for the user; empty if nothing was read.
+        """Return a sentence for the user; empty if nothing was read.
 
         >>> Reading(200, {"phrases": 2, "echo": 1}).sentence
         '197 of 200 texts passed the checks; 3 were left out: 2 keep none of their phrases, 1 repeats its prompt.'
@@ -318,7 +318,7 @@ class Reading:
 
     @property
     def reasons(self) -> str:
-        """The number of texts that fail, by reason, in words."""
+        """Return the number of texts that fail, by reason, in words."""
         return ", ".join(f"{count} {FAULTS[fault][count > 1]}" for fault, count in self.faults.items())
 
     def to_json(self) -> dict[str, Any]:

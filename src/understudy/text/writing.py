@@ -286,7 +286,7 @@ class Writer:
     def _rank(
         self, phrases: Sequence[str], prompt: Sequence[Message], row: Row | None, answer: Completion
     ) -> tuple[bool, bool, bool, float, bool]:
-        """As :func:`rank`, with answers that pass the gate before others, and then those that match their row."""
+        """Do as :func:`rank`, with answers that pass the gate before others, and then those that match their row."""
         there, score, whole = rank(answer, phrases, prompt)
         fits = row is None or self.form is None or self.form.fits(answer.text, row.told)
         return there, there and self._fault(answer, phrases, prompt) is None, there and fits, score, whole

@@ -188,7 +188,8 @@ class Claim:
 
     @property
     def curve(self) -> Curve | None:
-        """The additional promise that gives the number: mu of a Gaussian (also of sampled units) or rho; else None."""
+        """Return the kind of curve that the events promise besides their number (mu of a Gaussian, or rho); None if
+        there is none."""
         if all(isinstance(event, ZCDPEvent) for event in self.events):
             return "zCDP"
         if all(isinstance(event, GaussianEvent) or _is_certain(event) for event in self.events):

@@ -142,7 +142,7 @@ class Measured:
 
     @property
     def chances(self) -> Sequence[float]:
-        """The probabilities that 0, 1, 2, ... of the unit's records are in the sample."""
+        """Return the probabilities that 0, 1, 2, ... of the unit's records are in the sample."""
         if isinstance(self.mechanism, SampledSum):
             return tuple(poisson_binomial(self.mechanism.inclusion[0]))
         rate = self.mechanism.rate
@@ -150,7 +150,7 @@ class Measured:
 
     @property
     def rate(self) -> float | None:
-        """The rate at which each record is sampled, afresh in every release."""
+        """Return the rate at which each record is sampled, afresh in every release."""
         return self.mechanism.inclusion[0][0][0] if isinstance(self.mechanism, SampledSum) else None
 
 
@@ -221,8 +221,8 @@ def one_sum(kind: QueryName, noise: NoiseKind, budget: Budget) -> SumAttack:
 
 
 def dp_kps(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack:
-    """All releases of DP-KPS at its defaults, with the noise of its plan: weighted counts of all records, by
-    label, and by the values of typed columns."""
+    """Attack all releases of DP-KPS at its defaults, with its plan's noise: weighted counts of all records, by label,
+    and by the values of typed columns."""
     parameters = DPKPSParameters(noise=noise, top_terms=len(TERMS), length=len(TERMS), terms_per_record=len(TERMS))
     facts = PublicFacts(unit, LabelSet(("yes", "no")), columns=COLUMNS)
     plan = make_plan(parameters, budget, facts, vocabulary_size=len(TERMS))
@@ -235,7 +235,7 @@ def dp_kps(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack:
 
 
 def dp_kde(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack:
-    """All releases of DP-KPS as published for sequences of two terms, with the noise of its plan."""
+    """Attack all releases of DP-KPS as published for sequences of two terms, with its plan's noise."""
     of_terms = kde_plan.DPKDEParameters(noise=noise, mode="iterative", length=2, top_terms=2, features=_FREQUENCIES)
     plan = kde_plan.make_plan(of_terms, budget, PublicFacts(unit, LabelSet(("yes", "no"))))
     names: tuple[QueryName, ...] = ("counts", "density", "prefixes")
@@ -248,7 +248,7 @@ def dp_kde(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack:
 
 
 def charged_metrics(unit: Unit, budget: Budget) -> SumAttack:
-    """The counts behind released metrics, with a classifier that is always right."""
+    """Attack the counts behind released metrics, with a classifier that is always right."""
     metrics = ChargedMetrics("audit", unit, float(budget.epsilon), ["a classifier"], seed=0)
     always = {"a classifier": lambda batch: np.ones(len(batch.texts), dtype=np.bool_)}
     query = MetricCounts(LABELS, always, unit)
@@ -283,7 +283,7 @@ def _added(unit: Unit) -> InMemory:
 
 
 def aug_pe(rounds: int, unit: Unit, budget: Budget) -> SumAttack:
-    """The votes of ``rounds`` rounds with the noise of Aug-PE's plan. All rounds have the same candidates."""
+    """Attack the votes of ``rounds`` rounds with the noise of Aug-PE's plan. All rounds have the same candidates."""
     spend: Budget | SecretBudget = secret_budget(budget) if unit.kind == "secret" else budget
     parameters = AugPEParameters(rounds=rounds, nearest=NEAREST)
     planned = planned_sums(parameters, spend, PublicFacts(unit))
@@ -309,7 +309,7 @@ def _topic_sums(unit: Unit, budget: Budget) -> dict[str, Measured]:
 
 
 def topics(unit: Unit, budget: Budget) -> SumAttack:
-    """All releases of topics, with the noise of their plan. All records of the worst unit are in one topic."""
+    """Attack all releases of topics, with their plan's noise. All records of the worst unit are in one topic."""
     sums = list(_topic_sums(unit, budget).values())
     mine = OWNER.max_records if unit.kind == "owner" else 1
     present = embeddings([0, 1] + [0] * mine, [0] * (2 + mine), [0, 1] + [2] * mine)
@@ -348,13 +348,13 @@ class SampleAttack:
 
 
 def _alike(data: Batches[Any]) -> InMemory:
-    """The records, all in one place."""
+    """Return the records in one place, in memory."""
     found = [embeddings([0] * len(batch.texts), batch.labels, batch.units) for batch in data.batches()]
     return InMemory([block for each in found for block in each.parts])
 
 
 def sampled_topics(unit: Unit, budget: Budget, *, rate: float) -> SampleAttack:
-    """All releases of topics on a sample, with the least noise that keeps within the budget."""
+    """Attack all releases of topics on a sample, with the least noise that keeps within the budget."""
     less = subsampled_multiplier(budget, rate=rate, count=1) / gaussian_split(budget, [1.0])[0]
     measured = _topic_sums(unit, budget)
     planned: dict[str, Any] = {name: each.mechanism for name, each in measured.items()}
@@ -393,7 +393,7 @@ def sampled_guide(unit: Unit, budget: Budget, *, rate: float) -> SumAttack:
 
 
 def columns(unit: Unit, budget: Budget) -> SumAttack:
-    """All releases of typed columns, with the noise of their plan; all sets are measured.
+    """Attack all releases of typed columns, with their plan's noise; all sets are measured.
 
     The expected counts are 0, so that every record moves every score as much as possible.
     """
@@ -432,7 +432,7 @@ def ratio_of_sampled(along: Floats, length: float, chances: Iterable[float]) -> 
 
 
 def sec_pe(budget: Budget, *, rate: float, records: int, releases: int = 1) -> SumAttack:
-    """Sums, each over a fresh sample, with the noise that SecPE's plan would calibrate for the secret only."""
+    """Attack sums over fresh samples, with the noise that SecPE's plan calibrates for the secret alone."""
     inclusion = (((rate, records),),)
     spend = secret_budget(budget)
     query, multiplier = cluster_sums(), calibrate(spend, inclusion, releases=releases)

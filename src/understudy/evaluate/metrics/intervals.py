@@ -189,7 +189,7 @@ def over_subsamples(
     high: float = math.inf,
     settings: Mapping[str, Setting] | None = None,
 ) -> MetricValue:
-    """The value of a ``statistic`` in [0, ``high``] that takes the chosen rows of each table, ``Bool[n]``."""
+    """Measure a ``statistic`` in [0, ``high``] of the chosen rows ``Bool[n]`` of each table, with an interval."""
     chosen = whole_and_subsamples(sizes, seed=seed, resamples=resamples)
     values = [statistic(*rows) for rows in zip(*chosen, strict=True)]
     return value_of_subsamples(metric, values, chosen, of, low=0.0, high=high, settings=settings)
@@ -203,7 +203,7 @@ def between_subsamples(
     of: str,
     **more: Any,
 ) -> MetricValue:
-    """As :func:`over_subsamples`, of a ``statistic`` of the chosen rows of two tables."""
+    """Measure a ``statistic`` of the chosen rows of two tables, with an interval (see :func:`over_subsamples`)."""
 
     def between(one: NDArray[np.bool_], two: NDArray[np.bool_]) -> float:
         return statistic(ours[one], theirs[two])

@@ -267,7 +267,7 @@ class Phrases:
 
     @cached_property
     def _ranks(self) -> list[NDArray[np.int32]]:
-        """For k = 0, 1, ... yield the rank of the 2^k words from each position, cut at the text's end; until all
+        """Return, for k = 0, 1, ..., the rank of the 2^k words from each position (cut at the text's end), until all
         differ."""
         ranks = [self._words]
         distinct, places = 0, np.arange(len(self._words))
@@ -302,7 +302,7 @@ class Phrases:
 
 
 def _dense(first: NDArray[np.integer], second: NDArray[np.integer]) -> NDArray[np.int32]:
-    """Number pairs of numbers from 0, in the order of the pairs. (NumPy's unique takes twice the memory.)"""
+    """Number pairs of numbers from 0, in the order of the pairs. Uses half the memory of NumPy's unique."""
     keys = first.astype(np.int64) * (int(second.max(initial=0)) + 1) + second
     order = np.argsort(keys)
     keys = keys[order]

@@ -59,7 +59,7 @@ class Sample:
 
     @classmethod
     def of_transcripts(cls, texts: Sequence[str], form: TextForm) -> Sample:
-        """Texts that have parts, if they do."""
+        """Return a sample of texts with their parts, if ``form`` has parts."""
         if not form:
             return cls(tuple(texts))
         return cls(tuple(map(form.contents, texts)), parts=tuple(form.parse(text) or () for text in texts), form=form)

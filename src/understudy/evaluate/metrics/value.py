@@ -68,11 +68,7 @@ def _catalogue() -> dict[str, dict[str, Any]]:
 
 
 def metric_named(name: str, **numbers: float) -> Metric:
-    """The metric of this name in ``metrics.toml``.
-
-    Args:
-        numbers: of the code, that its title and its definition tell.
-    """
+    """Return the metric of this name in ``metrics.toml``, with ``numbers`` filled into its title and definition."""
     metrics = _catalogue()
     family = next(each for each in get_args(Family) if name in metrics[each])
     fields = dict(metrics[family][name])

@@ -142,7 +142,7 @@ class Addition(ABC):
 
     @property
     def stored(self) -> Mapping[str, Any]:
-        """Its parameters in the Release."""
+        """Return the parameters that the Release stores."""
         return {}
 
     def planned(self, planned: Release) -> Release:
@@ -150,13 +150,13 @@ class Addition(ABC):
         return planned
 
     def details(self, _prompted: str | Sequence[str]) -> str:
-        """Return the longest text that it adds to a prompt."""
+        """Return the longest text that the addition adds to a prompt."""
         return ""
 
     @classmethod
     @abstractmethod
     def is_in(cls, release: Release) -> bool:
-        """Return whether a Release has it."""
+        """Return whether a Release has this addition."""
 
     @classmethod
     def check(cls, release: Release) -> None:

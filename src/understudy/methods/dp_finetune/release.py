@@ -69,7 +69,8 @@ class Ready:
 
 
 def prepare(parameters: DPFinetuneParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Ready:
-    """Raises ConfigError if prompts or records are invalid, and otherwise as :func:`try_out`."""
+    """Load and try out the model before the charge. Raises ConfigError if prompts or records are invalid, and what
+    :func:`try_out` raises."""
     asked, tuned = model_to_tune(parameters, preparation)
     found, work = try_out(Ready(asked, tuned, _ROWS[tuned.causal.device]), plan.mechanism(TRAINING), parameters)
     known = [work.verdict.sentence()] if work.verdict and parameters.private else []
@@ -102,7 +103,7 @@ def try_out(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) ->
 
 
 def _tried(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) -> tuple[Ready, Facts]:
-    """Raises MemoryError, or torch's own error, if memory is short."""
+    """Time one step of the release on this machine. Raises MemoryError, or torch's error, if memory is short."""
     trainable, model = found.tuned.trainable, found.tuned.causal
     expected = round(parameters.private_text_tokens * _EXPECTED_SHARE)
     model_bytes = sum(weight.nbytes for weight in model.network.parameters())

@@ -97,12 +97,12 @@ def phrase_columns(parameters: ReleaseParameters, columns: Sequence[Column]) -> 
 
 
 def fewest_terms(parameters: DPKPSParameters) -> int:
-    """Number of terms in the smallest privatised vocabulary: no sequence may be longer."""
+    """Return the number of terms in the smallest privatised vocabulary, which bounds the length of a sequence."""
     return parameters.top_terms or max(FEWEST_TERMS, parameters.length)
 
 
 def most_terms(parameters: DPKPSParameters, vocabulary_size: int) -> int:
-    """Number of terms in the largest privatised vocabulary."""
+    """Return the number of terms in the largest privatised vocabulary."""
     listed = parameters.top_terms or min(max(MOST_TERMS, fewest_terms(parameters)), vocabulary_size)
     return listed + (MOST_DISCOVERED if discovery_share(parameters) else 0)
 

@@ -238,7 +238,7 @@ class Exemplar:
     read: ReadText
 
     def usable(self, *, keep_unfinished: bool) -> bool:
-        """Whether prompts show it. An exemplar that ran out of paid tokens is never shown."""
+        """Return whether prompts show it. An exemplar that ran out of paid tokens is never shown."""
         ended = self.finished or (keep_unfinished and self.read.ended)
         return bool(self.read.text) and self.read.fault is None and ended
 

@@ -65,8 +65,8 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
 
     @property
     def resolved(self) -> ResolvedNumbers:
-        """The choices, with the defaults that depend on the clipping. Raises ConfigError if the clip range and the
-        tokens are both left open, which clipped logits never do."""
+        """Return the numbers that are used, with the defaults that depend on the clipping. Raises ConfigError for
+        clipped logits if neither a clip range nor tokens are given."""
         differences = self.clip == "difference"
         tokens = self.tokens_per_batch
         if tokens is None and self.clip_range is None and differences:

@@ -160,7 +160,7 @@ class SamplingRates:
 
 
 def release_names(parameters: SecPEParameters) -> list[str]:
-    """The charges, in order."""
+    """Return the names of the charges, in order."""
     if parameters.releases == 1:
         return ["clusters"]
     return [f"clusters-{number + 1}" for number in range(parameters.releases)]
@@ -229,7 +229,7 @@ def make_plan(
 
 @lru_cache(maxsize=1024)
 def _noise_multiplier(budget: SecretBudget, inclusion: tuple[Inclusion, ...], releases: int) -> float:
-    """Cached: a run is planned more than once, and several releases take seconds to calibrate."""
+    """Return the noise multiplier. Cached, because a run is planned more than once and calibration takes seconds."""
     return calibrate(budget, inclusion, releases=releases)
 
 

@@ -102,7 +102,8 @@ class Ready:
 
 
 def prepare(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Ready:
-    """Raises as :func:`ready`, :func:`require_rare_phrases` and :func:`try_out`."""
+    """Load and try out the models before the charge, and check the phrases. Raises what :func:`ready`,
+    :func:`require_rare_phrases` and :func:`try_out` raise."""
     found = ready(parameters, preparation)
     require_rare_phrases(parameters, corpus)
     found, work = try_out(found, parameters, planned_queries(plan.charges), engine=corpus.engine)
@@ -112,7 +113,8 @@ def prepare(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, pr
 
 
 def ready(parameters: SeqPATEParameters, preparation: Preparation) -> Ready:
-    """Raises ConfigError if prompts or records are invalid, or the model cannot be cut."""
+    """Load the model and build the prompts. Raises ConfigError if prompts or records are invalid, or the model cannot
+    be cut."""
     asked, tuned = model_to_tune(parameters, preparation)
     model = tuned.causal
     lora = LoRA(model, rank=parameters.lora_rank, targets=[parameters.adapted], layers=parameters.blocks)
@@ -355,7 +357,7 @@ class _Memory:
         return Lessons(rows, taught)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """For the Release."""
+        """Return the arrays for the Release."""
         first = np.cumsum([0, *[len(each.labels) for each in self.texts]]).tolist()
         asked = [each.row + before for each, before in zip(self.questions, first, strict=False)]
         return {

@@ -196,7 +196,7 @@ class Student:
         return (logits > logits.gather(2, block.targets[:, :, None])).sum(2)
 
     def _map(self, rows: Sequence[TokenRow], of: Callable[[Any, Block], Any]) -> Iterator[NDArray[Any]]:
-        """``of`` the logits of each row's targets."""
+        """Apply ``of`` to the logits of each row's targets, and yield the results."""
 
         def one(first: int) -> list[NDArray[Any]]:
             some = rows[first : first + _BLOCK]

@@ -78,7 +78,8 @@ class Faculty:
 
     @cached_property
     def shapes(self) -> Shapes:
-        """Texts to learn from have the longest; questions have the shortest that fits them."""
+        """Return the shapes of computations: texts to learn from have the longest, questions the shortest that fits
+        them."""
         return self.tuned.shapes()
 
     def block(self, rows: Sequence[TokenRow], *, width: int | None = None) -> Block:

@@ -240,7 +240,7 @@ def shown_examples(
 
 
 def _fill(pattern: str, values: Mapping[str, str]) -> str:
-    """As ``fill_in``, with the white space around the pattern kept."""
+    """Do as ``fill_in``, with the white space around the pattern kept."""
     first = pattern[: len(pattern) - len(pattern.lstrip())]
     last = pattern[len(pattern.rstrip()) :]
     filled = fill_in(pattern, values)

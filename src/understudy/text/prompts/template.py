@@ -71,7 +71,7 @@ class WritingParameters(Parameters):
 
     @property
     def asks_itself(self) -> bool:
-        """Whether a prompt or a form of the user's own asks for the texts, on which the writer was not trained."""
+        """Return whether the user's prompt or JSON schema asks for the texts, on which the writer was not trained."""
         return self.prompt is not None or self.json_schema is not None
 
 

@@ -68,7 +68,7 @@ _NUMBERS = 1 << 24  # of one array
 
 
 def _at_once(count: int, terms: int) -> Iterator[slice]:
-    """Number of sequences at a time, so that memory does not grow with their number."""
+    """Yield blocks of sequences, so that memory does not grow with their number."""
     size = max(1, _NUMBERS // terms)
     return (slice(start, start + size) for start in range(0, count, size))
 

@@ -160,7 +160,7 @@ def _under_gaussian(values: Values, slab_mean: float) -> tuple[Values, Values, V
 
 
 def _under_laplace(values: Values, slab_mean: float) -> tuple[Values, Values, Values]:
-    """As :func:`_under_gaussian`, under Laplace noise of standard deviation 1: its rate is a = sqrt(2).
+    """Do as :func:`_under_gaussian`, under Laplace noise of standard deviation 1: its rate is a = sqrt(2).
 
     With c = 1/b, the true value t has the density a c / 2 exp(-c t - a |x - t|), up to the marginal: two pieces, t
     below x (an exponential of rate c - a, cut to [0, x]) and t above it (an exponential of rate a + c).

@@ -105,7 +105,7 @@ def load_vocabulary(source: str | Path = BUILT_IN, *, stop_words: str | Path | N
 
 @lru_cache(maxsize=4)
 def _load(source: str, stop_words: str | None, _files: object) -> Vocabulary:
-    """Cached, as a run asks for its vocabulary at every step; read again when a file has changed."""
+    """Load a vocabulary. Cached, because a run needs it at every step; read again when a file has changed."""
     terms = built_in_terms() if source == BUILT_IN else _read_terms(Path(source))
     name = "built-in (English words of symspellpy)" if source == BUILT_IN else Path(source).name
     return Vocabulary.of(terms, source=name, stop_words=load_stop_words(stop_words))

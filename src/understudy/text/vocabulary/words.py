@@ -20,7 +20,8 @@ _WHERE_MARKS_ARE = (range(0x300, 0x20000), range(0xE0000, 0xE0200))  # planes 2 
 
 @cache
 def _unicode_word() -> re.Pattern[str]:
-    """``[^\\W_]`` leaves out combining marks, which Indic and other scripts need inside words."""
+    r"""Return the pattern of a word. ``[^\W_]`` alone leaves out combining marks, which Indic and other scripts need
+    inside words."""
     marks = [c for codes in _WHERE_MARKS_ARE for c in codes if unicodedata.category(chr(c)).startswith("M")]
     ranges: list[list[int]] = []
     for mark in marks:

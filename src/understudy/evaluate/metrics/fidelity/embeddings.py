@@ -89,7 +89,7 @@ def frechet_values(real: Sample, other: Sample, *, of: str, seed: int, resamples
 
 
 def _gaussian(rows: NDArray[np.floating], chosen: Chosen | None) -> tuple[Floats, Floats]:
-    """The mean, and R with ``R^T R`` the covariance; some rows at a time, each R over the rows and the R before it."""
+    """Return the mean of the rows, and R with ``R^T R`` their covariance, computed block by block."""
     places = np.arange(len(rows)) if chosen is None else np.flatnonzero(chosen)
 
     def parts() -> Iterator[Floats]:

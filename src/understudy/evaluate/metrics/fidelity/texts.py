@@ -57,7 +57,7 @@ def jensen_shannon(a: NDArray[Any], b: NDArray[Any]) -> float:
 
 
 def length_divergence(a: Ints, b: Ints) -> float:
-    """Jensen-Shannon divergence of two sets of lengths, in shared bins; neither set is empty."""
+    """Return the Jensen-Shannon divergence (bits) of two sets of lengths, in shared bins. Neither set may be empty."""
     pooled = np.concatenate([a, b])
     edges = np.unique(np.quantile(pooled, np.linspace(0, 1, LENGTH_BINS + 1)[1:-1], method="inverted_cdf"))
     counts = [np.bincount(np.searchsorted(edges, each), minlength=len(edges) + 1) for each in (a, b)]
@@ -65,14 +65,14 @@ def length_divergence(a: Ints, b: Ints) -> float:
 
 
 def length_ks(a: Ints, b: Ints) -> float:
-    """The two-sample Kolmogorov-Smirnov statistic; neither set is empty."""
+    """Return the two-sample Kolmogorov-Smirnov statistic. Neither set may be empty."""
     values = np.unique(np.concatenate([a, b]))
     shares = [np.searchsorted(np.sort(each), values, side="right") / len(each) for each in (a, b)]
     return float(np.abs(shares[0] - shares[1]).max())
 
 
 def length_values(real: Ints, other: Ints, *, of: str, **sampling: int) -> list[MetricValue]:
-    """Both distances of the lengths, ``Int64[n]`` and ``Int64[m]``."""
+    """Return both distances between the lengths ``Int64[n]`` of real texts and ``Int64[m]`` of others."""
     both = ((LENGTH_JS, length_divergence), (LENGTH_KS, length_ks))
     return [between_subsamples(metric, found, real, other, of, high=1.0, **sampling) for metric, found in both]
 
@@ -94,7 +94,7 @@ def vocabulary_values(real: Words, other: Words, *, of: str, seed: int, resample
 
 
 def total_variation(a: Ints, b: Ints, labels: int) -> float:
-    """Half the summed absolute differences of the shares of ``labels`` labels in two tables that are not empty."""
+    """Return half the sum of the absolute differences between two tables' label shares. Neither table may be empty."""
     shares = [np.bincount(each, minlength=labels) / len(each) for each in (a, b)]
     return float(np.abs(shares[0] - shares[1]).sum() / 2)
 

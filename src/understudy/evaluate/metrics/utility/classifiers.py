@@ -42,7 +42,8 @@ class Kind:
     random: bool
 
     def train(self, texts: Sample, *, seed: int) -> tuple[tuple[str, ...], Predict]:
-        """The labels in order, and a classifier that answers with their numbers.
+        """Train a classifier. Return the labels in order, and a function that answers texts with the numbers of their
+        labels.
 
         Guarantee
             Training reads ``texts`` and nothing else. A text's answer then depends on that text (its embedding, if this

@@ -73,7 +73,7 @@ class Scores:
     tokens: NDArray[np.int64]
 
     def perplexity(self, rows: NDArray[np.int64]) -> float:
-        """The perplexity of the texts at ``rows``."""
+        """Return the perplexity of the texts at ``rows``."""
         return float(np.exp(self.surprise[rows].sum() / self.tokens[rows].sum()))
 
 
@@ -194,7 +194,7 @@ Statistics = Mapping[Metric, Callable[[Scores, NDArray[np.int64]], float]]
 def _values(
     statistics: Statistics, scores: Scores | None, name: str, *, model: str, note: str, seed: int
 ) -> list[MetricValue]:
-    """The values of all texts, with bootstrap intervals; None, with ``note``, without scores."""
+    """Return the values of all texts, with bootstrap intervals; None, with ``note``, without scores."""
     if scores is not None and not (scores.surprise <= _MOST_NATS * scores.tokens).all():  # overflow, or NaN
         scores, note = None, "the model's perplexity is not finite"
     settings, found = {"model": model}, []
@@ -273,16 +273,17 @@ class Questions:
     tokens: int
 
     def answer(self, label: str) -> list[int]:
-        """The label as it is written, up to the next text, so that no answer begins another."""
+        """Return the tokens of a label as an answer, including the blank line after it, so that no answer is a prefix
+        of another."""
         return self.model.encode(f" {label}\n\n")
 
     def question(self, text: str) -> list[int]:
-        """The text, up to where its label comes."""
+        """Return the tokens of a text and of the cue for its label."""
         cut = self.model.encode(" ".join(text.split()))[: self.tokens]
         return [*self.model.encode("Text: "), *cut, *self.model.encode("\nLabel:")]
 
     def shots(self, texts: Sequence[str], labels: Sequence[str]) -> list[int]:
-        """What a prompt begins with."""
+        """Return the beginning of a prompt: the names of the labels, then texts with their labels."""
         found = [*self.model.begin, *self.model.encode(f"Each text is one of: {', '.join(self.labels)}.\n\n")]
         for text, label in zip(texts, labels, strict=True):
             found += [*self.question(text), *self.answer(label)]
@@ -292,7 +293,7 @@ class Questions:
 def answer_scores(
     model: CausalModel, shots: Sequence[int], questions: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]
 ) -> NDArray[np.float64]:
-    """The log-probability of each answer, all of its tokens in turn, after ``shots`` and each question.
+    """Return the log-probability of each answer, all of its tokens in turn, after ``shots`` and each question.
 
     The shots are read once for 32 questions. Lengths are not evened out: these are the probabilities of the answers.
 
@@ -409,7 +410,7 @@ def measure_in_context(
 
 
 def _choose(pool: Sample, count: int, *, seed: Sequence[int]) -> Sample:
-    """``count`` of the pool's texts in random order, as evenly over its labels as they allow."""
+    """Return ``count`` of the pool's texts in random order, as evenly over the labels as possible."""
     generator = np.random.default_rng(seed)
     shuffled = pool.take(generator.permutation(len(pool)))
     seen: Counter[str] = Counter()

@@ -53,7 +53,7 @@ class Distribution:
 
     @cached_property
     def _whole(self) -> float:
-        """The logarithm of Z if everything is allowed."""
+        """Return the logarithm of Z if everything is allowed."""
         buckets, others = self._eliminated([np.ones(size, dtype=np.bool_) for size in self.sizes])
         return others + float(_log_sum(buckets[-1][2]))
 

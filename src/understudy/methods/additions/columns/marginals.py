@@ -29,7 +29,7 @@ class Marginals(PlannedQuery[BoundedBatch, MarginalsSpec]):
     """
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        """``Int64[cells]``."""
+        """Return ``Int64[cells]``."""
         spec, sums = self.spec, np.zeros(self.shape, dtype=np.int64)
         rows = _rows(batch, labelled=spec.labelled)
         steps = spec.steps or (COUNT_GRID,) * len(spec.sets)
@@ -73,7 +73,7 @@ class IndependenceScores(PlannedQuery[BoundedBatch, ScoresSpec]):
         return Marginals(self.spec.sets).of_batch(batch)
 
     def finish(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        """``Int64[sets]``."""
+        """Return ``Int64[sets]``."""
         return np.array([each.sum() for each in self.spec.sets.split(np.abs(sums - self.expected))], dtype=np.int64)
 
 
@@ -82,7 +82,8 @@ _MOST_RECORDS = 2.0**40
 
 
 def independent(sets: MarginalsSpec, singles: Sequence[NDArray[np.float64]], total: float) -> NDArray[np.int64]:
-    """The histograms of ``sets`` if variables were independent, in grid units: post-processing of released values.
+    """Return the histograms ``Int64[cells]`` of ``sets`` if the variables were independent, in grid units
+    (post-processing).
 
     Args:
         singles: noisy histogram of each variable; negative counts are 0.

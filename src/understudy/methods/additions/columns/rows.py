@@ -117,7 +117,7 @@ class TableRows:
                 )
 
     def take(self, label: int) -> Row:
-        """As :class:`~understudy.text.writing.Rows`."""
+        """Do as :class:`~understudy.text.writing.Rows`."""
         ready = self._ready.setdefault(label, deque())
         if not ready:
             generator = self._generator(label)

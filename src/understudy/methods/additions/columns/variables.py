@@ -73,7 +73,7 @@ class Variables:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The typed columns that are variables themselves."""
+        """Return the typed columns that are themselves variables."""
         return tuple(each for each in self.all_columns if each not in self.crossed and not each.made_up)
 
     @property
@@ -210,7 +210,7 @@ def has_columns(made: Release) -> bool:
 
 
 def variables_of(made: Release) -> Variables:
-    """Its variables."""
+    """Return the variables of a Release."""
     schema = made.schema
     return Variables(schema.label, schema.label_set, schema.columns, schema.crossed)
 

@@ -40,12 +40,12 @@ class GuidedChooser:
         return cls(guide_of(made, embedder, cure=cure), embedder, **told)
 
     def choose(self, texts: Sequence[str], labels: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
-        """As :class:`~understudy.methods.facts.Chooser`; texts keep their labels."""
+        """Do as :class:`~understudy.methods.facts.Chooser`; texts keep their labels."""
         choice = choose(self.guide, self._vectors(texts), np.asarray(labels, dtype=np.int64), counts)
         return [chosen.tolist() for chosen in choice.chosen]
 
     def agreement(self, texts: Sequence[str], labels: Sequence[int]) -> float:
-        """As :class:`~understudy.methods.facts.Chooser`."""
+        """Do as :class:`~understudy.methods.facts.Chooser`."""
         margins = self.guide.margins(self._vectors(texts), np.asarray(labels, dtype=np.int64))
         return float(np.mean(margins > 0)) if len(margins) else 1.0
 

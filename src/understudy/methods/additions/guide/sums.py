@@ -51,7 +51,7 @@ class GuideSums(PlannedQuery[BoundedBatch, EmbeddingSumsSpec]):
         return (1 + self.dimension,)
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        """``Int64[labels, 1 + d]``. Memory: about 50 bytes per coordinate of the batch's vectors.
+        """Return ``Int64[labels, 1 + d]``. Memory: about 50 bytes per coordinate of the batch's vectors.
 
         Raises ModelError: the embedder does not answer with one vector of ``dimension`` numbers per text.
         """
@@ -80,8 +80,7 @@ class GuideSums(PlannedQuery[BoundedBatch, EmbeddingSumsSpec]):
 def sums_of(
     vectors: NDArray[np.int64], rows: NDArray[np.integer], shares: NDArray[np.int64], *, shape: tuple[int, ...]
 ) -> NDArray[np.int64]:
-    """``Int64[shape]``: in each row the sum of ``(w, sqrt(1 - w^2) v / |v|) / share`` over its vectors, in steps of
-    1 / GRID, each number rounded towards zero.
+    """Add each vector, scaled to length 1 and divided by its share, to its row. Return the sums ``Int64[shape]``.
 
     Args:
         vectors: ``Int64[n, d]``, none zero, on any grid: each is brought to length 1.

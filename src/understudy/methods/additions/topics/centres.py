@@ -58,7 +58,7 @@ class Candidates:
 
     @property
     def mean(self) -> Floats:
-        """The mean ``Float64[d]`` of the terms that are voted for."""
+        """Return the mean ``Float64[d]`` of the terms that are voted for."""
         found: Floats = self.weights @ self.vectors / self.weights.sum()
         return found
 

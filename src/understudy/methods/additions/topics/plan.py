@@ -169,7 +169,7 @@ def sample_of(charges: Iterable[Charge]) -> SubsampledSums | None:
 
 
 def line_on_sample(plan: Plan, expected_records: int | None) -> str:
-    """Say which texts are embedded and why, for the user; empty if it is obvious."""
+    """Say which texts are embedded and why; return an empty string if that is obvious."""
     sampled = sample_of(plan.charges)
     if plan.method != NAME or (sampled is None and expected_records):
         return ""

@@ -125,7 +125,7 @@ def prepare(
 def embed_candidates(
     topics: int, preparation: Preparation, parameters: VocabularyParameters = _ENGLISH
 ) -> NDArray[np.int16] | None:
-    """As :func:`prepare`; None if a run resumes."""
+    """Embed the public terms (see :func:`prepare`); None if a run resumes."""
     require_releasable((topics, 1 + preparation.dimension), cure="Lower --topics.")
     if preparation.resuming:
         return None
@@ -152,7 +152,7 @@ def _built_in() -> tuple[str, ...]:
 
 
 def contents(parameters: TopicsParameters, release: Release) -> Contents:
-    """The centres, the topic of each, and the topics' noisy sizes and terms."""
+    """Return the centres, the topic of each, and the topics' noisy sizes and terms."""
     topics = len(release.arrays.get("sizes", ()))
     again = isinstance(parameters.topics, str)
     centres = "centres" if again else parameters.topics
@@ -313,7 +313,7 @@ class _Speaks:
     json_records: bool
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.int32]:
-        """``Int32[n]``."""
+        """Return ``Int32[n]``."""
         said = said_of(texts, self.form, json_records=self.json_records)
         own = self.matcher
         return np.array([not (own.first_distinct(text, 1) if own else is_english(text)) for text in said], np.int32)
@@ -431,7 +431,7 @@ class TopicLabels:
     centres: NDArray[np.int16]
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.int32]:
-        """``Int32[n]``."""
+        """Return ``Int32[n]``."""
         vectors = private_vectors(embed_texts(self.embedder, texts, self.centres.shape[1]))
         found = nearest_centres(self.centres, vectors)
         return np.maximum(found, 0).astype(np.int32)
@@ -478,7 +478,7 @@ class TopicSums(_Nearest[EmbeddingSumsSpec]):
         return (len(self.centres), 1 + self.centres.shape[1])
 
     def of_batch(self, batch: Block) -> NDArray[np.int64]:
-        """``Int64[K, 1 + d]``."""
+        """Return ``Int64[K, 1 + d]``."""
         centres, shares, known = self._found(batch)
         return sums_of(batch.vectors[known].astype(np.int64), centres, shares, shape=self.shape)
 
@@ -498,7 +498,7 @@ class TopicSizes(_Nearest[LabelCountsSpec]):
         return (len(self.centres),)
 
     def of_batch(self, batch: Block) -> NDArray[np.int64]:
-        """``Int64[K]``."""
+        """Return ``Int64[K]``."""
         sizes = np.zeros(self.shape, dtype=np.int64)
         centres, shares, _ = self._found(batch)
         np.add.at(sizes, centres, COUNT_GRID // shares)

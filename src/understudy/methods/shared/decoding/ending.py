@@ -72,7 +72,7 @@ class OpenText:
 
     @property
     def text(self) -> str:
-        """The text so far, without its end, an incomplete character, or space around it."""
+        """Return the text so far, without its end, an incomplete character, or space around it."""
         return self._text.strip()
 
     @property

@@ -199,7 +199,7 @@ class LabelPrompts:
     document_type: str = ""
 
     def private(self, text: str, label: int) -> tuple[list[int], bool]:
-        """As :meth:`LabelPrompt.private`."""
+        """Do as :meth:`LabelPrompt.private`."""
         return self.labels[label].private(text)
 
     def read(self, label: int, tokens: Sequence[int]) -> ReadText:
@@ -213,7 +213,7 @@ class LabelPrompts:
 
     @property
     def schema(self) -> JSONSchema | None:
-        """The JSON schema of the records, if there is one."""
+        """Return the JSON schema of the records, if there is one."""
         return self.check.schema if isinstance(self.check, RecordCheck) else None
 
     @property

@@ -87,22 +87,22 @@ class _Logits:
         self._logits, self._top = logits, top
 
     def below_top(self, tokens: slice) -> Any:
-        """``z_i - max_j z_j`` of a chunk, ``Float32[R, k]``; at most 0, and never NaN."""
+        """Return ``z_i - max_j z_j`` of a chunk, ``Float32[R, k]``; at most 0, and never NaN."""
         return self._logits[:, tokens].float() - self._top  # a copy, which terms may change in place
 
     def as_they_are(self, tokens: slice) -> Any:
-        """``z_i`` of a chunk, ``Float32[R, k]``; never NaN."""
+        """Return ``z_i`` of a chunk, ``Float32[R, k]``; never NaN."""
         return self._logits[:, tokens].to(torch.float32, copy=True)
 
     @cached_property
     def mass(self) -> Any:
-        """``sum_j exp(z_j - max_j z_j)``, ``Float64[R, 1]``."""
+        """Return ``sum_j exp(z_j - max_j z_j)``, ``Float64[R, 1]``."""
         parts = (self.below_top(tokens).exp_() for tokens in self.chunks())
         return sum(part.sum(1, keepdim=True, dtype=torch.float64) for part in parts)
 
     @cached_property
     def log_mass(self) -> Any:
-        """``log(mass)``, ``Float32[R, 1]``."""
+        """Return ``log(mass)``, ``Float32[R, 1]``."""
         return self.mass.repeat(1, _VECTOR).log()[:, :1].float()
 
     def chunks(self) -> Iterator[slice]:
@@ -223,7 +223,7 @@ class Sums:
     public: NDArray[np.int64]
 
     def utilities(self, batch_size: int) -> NDArray[np.int64]:
-        """``clipped + s * public``, ``Int64[K]``: s times what the paper calls the mean logits."""
+        """Return ``clipped + s * public``, ``Int64[K]``: s times what the paper calls the mean logits."""
         return self.clipped + batch_size * self.public
 
 
@@ -266,7 +266,7 @@ class TokenSums:
 
 
 def softmax_sum(contexts: Contexts, candidates: Candidates, *, grid: int, divisors: Sequence[int]) -> NDArray[np.int64]:
-    """``sum_rows floor(softmax(z)_i * (grid // divisor))`` over the candidates, ``Int64[K]``."""
+    """Return ``sum_rows floor(softmax(z)_i * (grid // divisor))`` over the candidates, ``Int64[K]``."""
     return row_sums(contexts, candidates, Softmax(grid), divisors=divisors)
 
 

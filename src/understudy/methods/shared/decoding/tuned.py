@@ -49,7 +49,7 @@ class Instructions:
 
     @classmethod
     def of(cls, asked: LabelPrompts) -> Instructions:
-        """The instructions of prompts that show no text."""
+        """Return the instructions of prompts that show no text."""
         prompts = tuple((*each.tokens.prefix, *each.tokens.suffix) for each in asked.labels)
         first, lead = asked.labels[0].prompt, asked.labels[0].tokens.lead
         return cls(prompts, first.opening, lead, first.shape, first.columns)
@@ -153,7 +153,7 @@ class TunedModel:
         return self.trainable.network
 
     def active(self) -> Any:
-        """As :meth:`~understudy.models.training.LoRA.active`."""
+        """Do as :meth:`~understudy.models.training.LoRA.active`."""
         return self.trainable.active()
 
     def shapes(self, rows: int = _SCORED) -> Shapes:

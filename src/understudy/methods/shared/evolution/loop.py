@@ -93,7 +93,7 @@ class Round:
 
     @property
     def chosen_labels(self) -> NDArray[np.int32]:
-        """Labels of the chosen texts, ``Int32[...]``."""
+        """Return labels of the chosen texts, ``Int32[...]``."""
         return self.population.labels[self.chosen]
 
     @property
