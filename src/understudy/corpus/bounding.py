@@ -62,7 +62,8 @@ class BoundedBatch:
     """The parts that a text has, if any."""
 
     def only(self, included: NDArray[np.bool_]) -> BoundedBatch:
-        """Return the records with ``included``, ``Bool[n]``; without hashes, which need all batches."""
+        """Return the records for which ``included`` (``Bool[n]``) is True. The result has no hashes, which need all
+        batches."""
         texts = [text for text, keep in zip(self.texts, included.tolist(), strict=True) if keep]
         cells = None if self.cells is None else self.cells[included]
         labels, shares, units = self.labels[included], self.shares[included], self.units[included]
@@ -87,7 +88,8 @@ class BoundedBatch:
 
     @property
     def weights(self) -> NDArray[np.int64]:
-        """Return what each record adds to a count, in steps of 1/COUNT_GRID: all records of a unit add at most 1."""
+        """Return the weight of each record, in steps of 1/COUNT_GRID. The weights of a unit's records add up to at most
+        1."""
         weights: NDArray[np.int64] = COUNT_GRID // self.shares
         return weights
 
@@ -155,7 +157,7 @@ class BoundedCorpus:
         return shuffled(self.corpus, self.engine, self.scratch, key=self.hash_key)
 
     def said(self, texts: Sequence[str]) -> Sequence[str]:
-        """Return the contents of such texts, as :attr:`BoundedBatch.said`."""
+        """Return the words of texts that are counted, as :attr:`BoundedBatch.said` does."""
         return said_of(texts, self.form, json_records=self.json_records)
 
     def batches(self) -> Iterator[BoundedBatch]:
@@ -271,7 +273,7 @@ PER_WORKER = 4
 
 @dataclass(frozen=True, repr=False)
 class Part:
-    """Some of a table's records, and a name that tells them from the others'."""
+    """Some of a table's records, with a name that is unique among the parts."""
 
     name: str
     table: _Table

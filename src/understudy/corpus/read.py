@@ -59,7 +59,7 @@ _LISTS = ("text", "record_columns", "secrets")
 
 
 def as_table(source: TableSource, settings: Mapping[str, Any]) -> tuple[TableSource, dict[str, Any]]:
-    """Return a source as a table that can be opened, and the settings of its columns.
+    """Convert a source to a table that can be opened. Return it with the settings of its columns.
 
     A list of strings that are not files, a Series or an array is one column of texts, ``text`` if it is not named.
     A mapping from names to lists is a table of these columns.
@@ -98,7 +98,7 @@ _TO_LIST = ("to_pylist", "to_list", "tolist")
 
 
 def exactly_named(source: object, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a table with columns whose own names have commas as one column each."""
+    """Return the settings, with column names that contain commas recognised as one column."""
     listed = {name: str(each) for name in _LISTS if isinstance(each := settings.get(name), str) and "," in each}
     names: Collection[object] = ()
     if not listed:
@@ -249,7 +249,7 @@ class _Files:
                 yield number, cells
 
     def label_type(self) -> LabelType | None:
-        """Check the beginning of every file; return the label column's type, None if each cell has its own."""
+        """Check the first rows of every file. Return the label column's type; None if each cell has its own."""
         in_folders = [set(dict(file.partitions)).intersection(self.schema.columns) for file in self.files]
         if any(columns != in_folders[0] for columns in in_folders):
             raise ConfigError(

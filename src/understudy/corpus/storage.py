@@ -36,7 +36,7 @@ _NO_CREDENTIALS = (
 
 
 class Address(NamedTuple):
-    """An address in two parts.
+    """The address of an object, as its store and its key.
 
     Attributes:
         store: of the bucket or container, with the address's options; :func:`file_system` opens it.
@@ -92,7 +92,8 @@ def _opened(store: str) -> tuple[Any, str]:
 
 
 def asked(shown: str, question: Callable[[], T]) -> T:
-    """Return a file system's answer to ``question``; else a CorpusError that quotes only ``shown``."""
+    """Call ``question`` on a file system and return its result. Errors become a CorpusError that quotes only
+    ``shown``."""
     try:
         return question()
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -125,7 +126,8 @@ _ICEBERG = re.compile(rf"(?:\A|/){_METADATA}/[^/]*{re.escape(_METADATA_FILE)}\Z"
 
 
 def below(store: str | None, folder: str, shown: str, *, recursive: bool = True) -> list[str]:
-    """Return the paths of all files below a folder, sorted, with hidden ones; CorpusError if it cannot be listed."""
+    """Return the sorted paths of all files below a folder, including hidden ones; CorpusError if it cannot be
+    listed."""
 
     def files() -> list[str]:  # a name may be no UTF-8, which is found out here
         entries = file_system(store).get_file_info(fs.FileSelector(folder, recursive=recursive))

@@ -68,7 +68,8 @@ _MAKE = "Make it again with `understudy generate`."
 
 @contextmanager
 def readable(table: Path, too_large: str = "cannot be read.", instead: str = _MAKE) -> Iterator[None]:
-    """Turn any error of a damaged table into one of ours, and that of a too large table into its own."""
+    """Convert errors while a damaged table is read, or one that is too large, to a ConfigError that says which it
+    is."""
     try:
         yield
     except TooLarge:
@@ -288,7 +289,7 @@ def first_rows(release: Path, count: int = 5) -> list[list[str]]:
 
 
 def provenances(release: Path, places: Collection[int]) -> dict[int, dict[str, Any]]:
-    """Return the origins of some rows of the synthetic table in a shareable folder, by their index from 0."""
+    """Return the provenance of some rows of the synthetic table in a shareable folder, by row index from 0."""
     path = find_table(release)
     if path is None or not places:
         return {}
@@ -298,8 +299,7 @@ def provenances(release: Path, places: Collection[int]) -> dict[int, dict[str, A
 
 
 def origins(table: Path) -> set[tuple[str, bool]]:
-    """Return the Releases that the rows of a synthetic table name as their origin (empty if a row names none), each
-    with whether it promises anything."""
+    """Return the digests of the Releases that a synthetic table's rows name, each with whether it promises privacy."""
     found = [provenance_of(row) for row in read_rows(table)]
     return {(str(known.get("release", "")), "stamp" not in known) for known in found}
 

@@ -21,7 +21,7 @@ from understudy.privacy.unit import Unit
 
 
 def rule_for(cap: Budget | SecretBudget, unit: Unit, rule: str | None) -> CrossRunRule:
-    """Return how runs under this cap compose: ``rule``, if it is allowed; else a ConfigError."""
+    """Return the rule by which runs under this cap compose; ConfigError if ``rule`` is not allowed for it."""
     require_budget_of(unit, cap)
     if rule not in (None, "basic", "rdp"):
         raise ConfigError(f"There is no rule {rule!r} of composition over runs.", "Use basic or rdp.")
@@ -72,7 +72,7 @@ def raising(name: str, cap: Budget | SecretBudget, to: Budget | SecretBudget | N
 
 
 def first_cap(name: str, cap: Budget | SecretBudget) -> str:
-    """Return in words how a dataset's first run sets its cap, before it is charged."""
+    """Return the message that a dataset's first run sets its cap."""
     twice = Budget.of(2 * cap.epsilon, min(2 * cap.delta, Fraction(1, 2))) if isinstance(cap, Budget) else None
     return (
         f"This run sets the cap of dataset {name!r} to {cap}: all runs on it together may spend no more. "
@@ -127,7 +127,7 @@ def remaining(dataset: Dataset, spent: Budget | SecretBudget | None) -> Budget |
 
 
 def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) -> bool:
-    """Return True if the plan may be booked now, False if this run is booked already; raises as ``Ledger.check``."""
+    """Check that a plan may be charged. Return True if it may be booked now, False if this run is booked already."""
     dataset = rows.require(connection, name)
     if plan.unit.name != dataset.unit.name:
         column, unit = dataset.unit.column, dataset.unit.name

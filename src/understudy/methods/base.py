@@ -79,7 +79,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Preparation:
-    """What a method may use before anything is charged.
+    """The parts of a run that a method may use before anything is charged.
 
     Args:
         embedder, model: if the method needs one (:func:`needed`); ``dimension`` is that of the embedder's vectors.
@@ -121,7 +121,7 @@ class Door(Protocol):
 
 @dataclass(frozen=True)
 class ReleaseTools(Preparation):
-    """What a release may use in addition to the corpus. Its functions forward to the ``door``.
+    """What a method's ``release`` may use besides the corpus. The methods of this class call the ``door``.
 
     Args:
         door: charges, adds noise, stores values, and has the ledger seal them.
@@ -130,9 +130,10 @@ class ReleaseTools(Preparation):
         prepared: what :meth:`Method.prepare` returned.
         scratch: a private folder of this run and these data (it may not exist yet), for what does not fit into memory;
             removed at the end.
-        note: records what only the private side may know, such as times; kept in the private folder.
-        rows: rows sampled from the released columns, for the part of the release with these numbers; the same at every
-            call. None without typed columns, or if the method does not declare that it needs them.
+        note: writes an entry to ``private/diary.jsonl``, such as how long something took.
+        rows: returns, for numbers that name a part of the release (such as a label and a batch), the source of that
+            part's rows: typed columns, sampled from their released distribution. Equal numbers give equal rows. None
+            without typed columns, or if the method does not declare ``Needs.rows``.
     """
 
     door: Door = field(kw_only=True)
@@ -149,21 +150,23 @@ class ReleaseTools(Preparation):
         return self.door.measure(name, query, data, rates=rates)
 
     def open(self, name: str) -> Any:
-        """Pay the charge ``name``, for values that are made in parts."""
+        """Open the charge ``name``, whose values are made in parts. Return the object that makes them, which depends on
+        the charge's mechanism."""
         return self.door.open(name)
 
     def seal(self, name: str, make: Callable[[], Arrays]) -> SealedValue:
-        """Return the value ``CHARGE/PART``: the stored one, or what ``make`` returns, stored and sealed before it is
-        used. Several threads may call it at once."""
+        """Return the value named ``CHARGE/PART``: the stored one or, if there is none, the result of ``make``, which is
+        stored and sealed first. Several threads may call this at once."""
         return self.door.seal(name, make)
 
     def keep(self, name: str, make: Callable[[], Arrays]) -> Arrays:
-        """Store something public, or made from sealed values, that a resumed run must find unchanged."""
+        """Return public data, or data made from sealed values, that a resumed run must find unchanged. ``make`` is
+        called once, and its result stored."""
         return self.door.keep(name, make)
 
     def require_same(self, name: str, sha256: str) -> None:
-        """Check that a public input is the one that the run began with: stored values are indexed by it. Raises
-        ResumeError if it is not: another version of a package may have another list, for example."""
+        """Check that a public input is the one that the run began with, because stored values are indexed by it. Raises
+        ResumeError if it is not (for instance, a new version of a package has another list)."""
         kept = self.keep(f"public {name}", lambda: {"sha256": np.frombuffer(bytes.fromhex(sha256), dtype=np.uint8)})
         if kept["sha256"].tobytes().hex() != sha256:
             raise ResumeError(
@@ -237,16 +240,16 @@ class Method(ABC):
             cls.parameters = next(own, Parameters)
 
     def fitted(self, expected_records: int, labels: int) -> Mapping[str, Any]:
-        """Suggest parameters that the user did not give, from public facts: the declared corpus size and the number of
-        labels. They become the run's, also when it is resumed."""
+        """Return parameters that the user did not give, derived from public facts: the declared corpus size and the
+        number of labels. A resumed run keeps them."""
         return {}
 
     def require_guidable(self) -> None:  # noqa: B027 - optional
-        """Raise ConfigError if the method promises something that would not hold for a guide released with it."""
+        """Raise ConfigError if the method makes a promise that would not hold for a guide in the same Release."""
 
     @abstractmethod
     def plan(self, budget: Budget, facts: PublicFacts) -> Plan:
-        """Return all charges, before a private record is read. :meth:`plan_of` makes the plan of noisy sums.
+        """Plan all charges, before a private record is read. :meth:`plan_of` does this for noisy sums.
 
         If the method ``protects_secrets``, ``budget`` may be a :class:`~understudy.privacy.guarantee.SecretBudget`.
         Raises ConfigError if the budget or the parameters cannot be planned with.
@@ -264,7 +267,8 @@ class Method(ABC):
 
     @abstractmethod
     def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-        """Read private records, through ``tools``. No other code of a method does."""
+        """Read the private records through ``tools``, and return the content of the Release. Nothing else in a method
+        reads them."""
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
         """Return ``counts[label]`` records of each label, without a text if none could be generated. Post-processing.
@@ -276,7 +280,7 @@ class Method(ABC):
         return usual.generate(release, counts, tools, holds_texts=self.needs.holds_texts)
 
     def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Any:  # noqa: B027 - optional
-        """Do, before anything is charged, whatever else could fail and depends on public facts only.
+        """Do everything that could fail and depends on public facts only, before anything is charged.
 
         ``corpus`` is there to check rules of the schema, and to read records that are declared public. The result is
         the ``prepared`` of :class:`ReleaseTools`. Raises ConfigError, CorpusError or ModelError if a later step would
@@ -294,7 +298,8 @@ class Method(ABC):
         return CallEstimate.of_phrases(counts, writing, template)
 
     def contents(self, release: Release) -> Contents | None:
-        """Describe a Release of this method and these parameters; with None it is not checked when loaded."""
+        """Describe the content of a Release of this method and these parameters. If this returns None, a loaded Release
+        is not checked."""
         return None
 
     def available(self, release: Release) -> Sequence[int] | None:
@@ -336,6 +341,6 @@ class Method(ABC):
         return None
 
     def dump(self) -> dict[str, Any]:
-        """Return the parameters as JSON."""
+        """Return the parameters as JSON values."""
         assert isinstance(self, Parameters)
         return self.model_dump(mode="json")

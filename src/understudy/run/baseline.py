@@ -1,4 +1,4 @@
-"""Texts from the labels alone, with the prompts that private evolution starts with."""
+"""Write texts from the labels alone, with the prompts that private evolution starts with."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from understudy.text.writing import SyntheticRecord, public_name
 
 
 class BaselineParameters(Parameters):
-    """The labels and their prompts."""
+    """Options of the baseline: labels and prompts."""
 
     labels: str | tuple[str | int | float | bool, ...] | None = None
     """The label set: a list, ``A,B,C``, or ``@FILE``."""

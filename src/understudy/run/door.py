@@ -87,8 +87,8 @@ class Measurements:
         return self._sealed(name, value)
 
     def open(self, name: str) -> Any:
-        """Return what the charge's mechanism offers methods that sample values in parts. Raises PrivacyError if no
-        unused charge of this name is recorded."""
+        """Open a charge whose values are made in parts. Return the object that makes them; its type depends on the
+        charge's mechanism. Raises PrivacyError if no unused charge of this name is recorded."""
         given = self.receipt.pay(name).open(self.noise)
         self.opened.add(name)
         return given
@@ -184,7 +184,7 @@ def ledger_of(store: RunStore) -> str | None:
 
 @dataclass(frozen=True, repr=False)
 class Paid:
-    """The result of a charge: the door to the private records, and the dataset's key."""
+    """A charged run: the door to the private records, and the hash key of the dataset."""
 
     door: Measurements
     hash_key: bytes

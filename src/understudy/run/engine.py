@@ -39,7 +39,7 @@ AHEAD = 2
 
 @dataclass(frozen=True, repr=False)
 class Check:
-    """A pickled function without arguments, and the answer that every usable worker must give."""
+    """A pickled function without arguments, and the result that every usable worker must return."""
 
     probe: bytes
     answer: Any
@@ -51,7 +51,7 @@ class Check:
 
 @dataclass(frozen=True, repr=False)
 class Call:
-    """A function for many items, and the check that a worker must pass before its first item.
+    """A pickled function for many items, and the check that a worker must pass before its first item.
 
     Its ``repr`` shows nothing, because engines log the ``repr`` of their inputs.
 
@@ -92,7 +92,7 @@ class Call:
 
 @dataclass(frozen=True, repr=False)
 class Outcome:
-    """A pickled value (pickling may fail too), or the reason why there is none. Its ``repr`` shows nothing."""
+    """The pickled result of a worker, or the reason why there is none. Its ``repr`` shows nothing."""
 
     value: bytes = b""
     error: UnderstudyError | None = None

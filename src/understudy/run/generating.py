@@ -1,4 +1,5 @@
-"""The free half of a run: turn a Release into texts. Each answer of a language model is stored under its request."""
+"""Generate texts from a Release; no private record is read. Each answer of a language model is stored under its
+request."""
 
 from __future__ import annotations
 
@@ -196,7 +197,7 @@ _CORE_SECONDS = 0.6
 
 @dataclass(frozen=True)
 class Writing:
-    """The parts that write the texts, loaded and checked."""
+    """Everything that writes the texts (language model, prompts, embedder, checks), loaded and checked."""
 
     prompts: Prompts
     chat: ChatModel | None
@@ -205,8 +206,8 @@ class Writing:
 
     @property
     def prompted(self) -> str | Sequence[str]:
-        """Return the columns of a row that prompts show: for the built-in writer, which was trained without columns,
-        no numbers or dates, which it would copy; and never the label again."""
+        """Return the columns of a row that prompts show. The built-in writer, which was trained without columns, is
+        shown no numbers or dates, because it would copy them. The label is never shown twice."""
         asked = self.prompts.template.settings.prompt_columns
         return CATEGORIES if self.named.trained and asked == ALL else asked
 
@@ -279,7 +280,7 @@ def prepare_writing(session: Session, method: Method, texts: Texts, named: Chat,
 
 
 def require_room(writing: Writing, method: Method, planned: Release, details: str, listener: Listener) -> None:
-    """Raise ConfigError unless the longest public prompts leave room for an answer in a local model's window.
+    """Raise ConfigError unless the longest public prompts leave room for an answer in a local model's context window.
 
     Args:
         details: of a row, with the largest length that a prompt may show.

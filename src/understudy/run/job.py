@@ -31,7 +31,7 @@ from understudy.text.prompts.template import WritingParameters
 
 
 class FreeJob:
-    """A job without a private table: texts from a Release, or from labels alone.
+    """The resolved configuration of a command that reads no private table: texts from a Release, or from labels alone.
 
     Args:
         config: from flags, YAML or Python; no later step reads it.
@@ -83,7 +83,7 @@ _LIKELY = LabelSet(tuple(f"label {number}" for number in range(1, 11)))
 
 
 class Job(FreeJob):
-    """A job that makes a Release of a private table, and possibly texts from it.
+    """The resolved configuration of a command that makes a Release of a private table, and possibly texts from it.
 
     Args:
         config: from flags, YAML or Python; no later step reads it.
@@ -154,7 +154,7 @@ class Job(FreeJob):
         return self.plan()
 
     def decisions(self, plan: Plan) -> dict[str, str]:
-        """Return a line about each decision from public facts."""
+        """Return a line for the user about each default that was decided from public facts."""
         guide = self.guide_decision
         lines = {
             "fitted": self.fitted_line,

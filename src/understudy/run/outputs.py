@@ -50,7 +50,8 @@ _SHAREABLE = "release"
 
 @dataclass(frozen=True)
 class OutputFolder:
-    """Paths of one run's results. Raises ConfigError if ``root`` is an address, or a link in it leads elsewhere."""
+    """The paths of one run's results. Raises ConfigError if ``root`` is an address, or if a symbolic link in it leads
+    elsewhere."""
 
     root: Path
 

@@ -65,7 +65,7 @@ class Signing:
 
 
 def signed_earlier(folder: Path) -> Manifest | None:
-    """Return what the signature in a folder says, whichever files it covers; None without one that matches."""
+    """Return the manifest of a folder's signature, whichever files it covers; None without a valid signature."""
     try:
         return read_signed(folder)
     except (ValueError, OSError):
@@ -73,7 +73,7 @@ def signed_earlier(folder: Path) -> Manifest | None:
 
 
 def manifest_of(statement: Statement, signer: Signer, *, responsible: str, ledger: str | None) -> Manifest:
-    """Return the current entries of a manifest, other than the files."""
+    """Return a new manifest with everything but the list of files."""
     sealed, account = statement.sealed, booked_account(statement, ledger)
     return Manifest(
         signed_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
@@ -90,7 +90,8 @@ def manifest_of(statement: Statement, signer: Signer, *, responsible: str, ledge
 
 
 def booked_account(statement: Statement, ledger: str | None) -> Account | None:
-    """Return the account of the statement's dataset now; None if its ledger is not here or does not know the run."""
+    """Return the present account of the statement's dataset; None if its ledger is not here or does not know the
+    run."""
     from understudy.ledger import Ledger, default_location
     from understudy.ledger.verbs import Account
 

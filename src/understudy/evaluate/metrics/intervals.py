@@ -76,7 +76,8 @@ def share(
     none: str = NO_TEXTS,
     private: bool = True,
 ) -> MetricValue:
-    """Return ``count`` of ``total``, with Wilson's interval; None, with the note ``none``, if the total is 0."""
+    """Return ``count`` of ``total`` as a share, with Wilson's interval; if the total is 0, None with the note
+    ``none``."""
     if total == 0:
         return MetricValue(metric, None, of, settings=settings, note=none)
     return MetricValue(metric, count / total, of, wilson_interval(count, total), settings, reads_private=private)
@@ -92,7 +93,8 @@ def ratio(
     none: str,
     **sampling: int,
 ) -> MetricValue:
-    """Return the sum of all texts' parts over that of their wholes, with an interval; the note ``none`` if it is 0."""
+    """Return the sum of ``parts`` over the sum of ``wholes``, with an interval; if the latter is 0, None with the note
+    ``none``."""
     parts, wholes = parts[wholes > 0], wholes[wholes > 0]
     if not len(wholes):
         return MetricValue(metric, None, of, settings=settings, note=none)
@@ -124,7 +126,7 @@ def chance_of_none(marked: NDArray[np.int64], texts: int, chosen: int) -> NDArra
 
 
 def mean_of_choices(size: int, texts: int) -> str:
-    """Return the note for expectations by :func:`chance_of_none`; empty if all texts are chosen."""
+    """Return the note for values computed by :func:`chance_of_none`; empty if all texts are chosen."""
     return "" if size == texts else f"The mean over all choices of {size} of its texts."
 
 

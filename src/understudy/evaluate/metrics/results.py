@@ -216,7 +216,7 @@ def load_released(path: Path) -> ReleasedMetrics:
 
 
 def result_json(result: Any) -> dict[str, Any]:
-    """Return a result, a frozen dataclass, as JSON values with the version."""
+    """Return a result (a frozen dataclass) as JSON values, with the version of its format."""
     fields: dict[str, Any] = TypeAdapter(type(result)).dump_python(result, mode="json")
     return {"version": VERSION, **fields}
 

@@ -15,7 +15,7 @@ from understudy.schema.transcript import PLAIN, Part, TextForm
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sample:
-    """Some texts of a table. May be private; its ``repr`` shows nothing.
+    """A random part of a table, with labels and embeddings. May be private, so its ``repr`` shows nothing.
 
     Args:
         labels: canonical label strings, one per text; None for a table without labels.
@@ -66,7 +66,7 @@ class Sample:
 
     @property
     def transcripts(self) -> tuple[str, ...]:
-        """Return the texts as models see them."""
+        """Return the texts with the names of their parts, as language models see them."""
         return self.texts if self.parts is None else tuple(map(self.form.render, self.parts))
 
     def at_most(self, count: int, *, seed: int) -> Sample:

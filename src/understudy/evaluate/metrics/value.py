@@ -47,7 +47,7 @@ Setting = str | Annotated[int | float, AfterValidator(_in_range)]
 
 @dataclass(frozen=True)
 class Metric:
-    """The definition of a number.
+    """The definition of a metric: its name, title, family, and what it means.
 
     Args:
         name: unique, snake_case.
@@ -100,7 +100,7 @@ class MetricValue:
 
     Args:
         value: None if these texts do not determine it; ``note`` then says why.
-        of: whose: ``synthetic``, ``real``, ``holdout``, or the name of another table.
+        of: the table that was measured: ``synthetic``, ``real``, ``holdout``, or the name of another table.
         interval: its uncertainty; None if there is none (or none is known: ``note`` says so).
         settings: distinguish the values of one metric (``classifier``, ``label``, ``shots``, ``n`` ...).
         note: a remark in one sentence.

@@ -78,7 +78,7 @@ def length_values(real: Ints, other: Ints, *, of: str, **sampling: int) -> list[
 
 
 def vocabulary_values(real: Words, other: Words, *, of: str, seed: int, resamples: int) -> list[MetricValue]:
-    """Return the divergence of two tables' words."""
+    """Return the Jensen-Shannon divergence of how often two tables use each word."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     if not (any(real) and any(other)):
@@ -100,7 +100,7 @@ def total_variation(a: Ints, b: Ints, labels: int) -> float:
 
 
 def label_distance_values(real: Sequence[str], other: Sequence[str], *, of: str, **sampling: int) -> list[MetricValue]:
-    """Return the distance of the label proportions."""
+    """Return the total variation distance between two tables' label shares."""
     names, numbers = np.unique([*real, *other], return_inverse=True)
     ours, theirs = numbers[: len(real)], numbers[len(real) :]
     statistic = partial(total_variation, labels=len(names))
@@ -121,7 +121,7 @@ def label_share_values(labels: Sequence[str], of: str, *, names: Sequence[str]) 
 
 
 def first_words(words: Words, total: int, *, seed: int) -> list[Sequence[str]]:
-    """Return texts in random order until they have ``total`` words together, the last one cut short."""
+    """Return random texts that have ``total`` words together; the last one is cut."""
     kept: list[Sequence[str]] = []
     for row in np.random.default_rng(seed).permutation(len(words)):
         if total <= 0:
@@ -154,7 +154,7 @@ def ngrams(words: Words, n: int) -> tuple[Ints, Ints]:
 
 
 def distinct_values(words: Words, of: str, *, total: int, seed: int, resamples: int) -> list[MetricValue]:
-    """Return the shares for n = 1, 2, 3 of ``total`` words of a table."""
+    """Return the shares of distinct n-grams, n = 1, 2, 3, among ``total`` words of a table."""
     kept = first_words(words, total, seed=seed)
 
     def of_order(n: int) -> MetricValue:
@@ -205,7 +205,7 @@ def self_bleu(texts: Sequence[str]) -> list[float]:
 
 
 def self_bleu_values(texts: Sequence[str], of: str, *, seed: int, resamples: int) -> list[MetricValue]:
-    """Return the mean over a sample, with a bootstrap interval over its texts as hypotheses."""
+    """Return the mean self-BLEU of a sample of a table's texts, with a bootstrap interval."""
     rows = np.sort(np.random.default_rng(seed).permutation(len(texts))[:SELF_BLEU_TEXTS])
     scores = np.asarray(self_bleu([texts[row] for row in rows]))
     over = f"{len(scores)} texts"
@@ -232,7 +232,7 @@ LABEL = "label"
 
 
 def column_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: int) -> list[MetricValue]:
-    """Return the distances of two tables with the same typed columns, each of two rows or more."""
+    """Return the distances between two tables' typed columns and pairs of columns. Each table has two rows or more."""
     numbers = _numbered(real, other)
     pairs = list(combinations(numbers, 2))
     tables = [*numbers.values(), *(_together(numbers[a], numbers[b]) for a, b in pairs)]

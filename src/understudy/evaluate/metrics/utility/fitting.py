@@ -36,7 +36,7 @@ Layers = list[tuple[Any, Any]]
 
 
 def fit_network(train: Sample, targets: NDArray[np.int64], *, seed: int, recipient: Sample | None = None) -> Predict:
-    """Train d -> 256 -> 128 -> k with ReLU on embeddings, by AdamW on the cross-entropy.
+    """Train a network of layers d, 256, 128, k with ReLU on embeddings, by AdamW on the cross-entropy.
 
     It stops early by the cross-entropy on a tenth of ``train`` that it is not trained on (below 100 texts it goes on to
     the end). With ``recipient`` the loss is cross-entropy plus :func:`coral` between the last layer's outputs for the
@@ -207,7 +207,7 @@ sqrt(d) 2^44. Up to d = 2^17 all are below the 2^53 that float64 holds exactly."
 
 @dataclass(frozen=True)
 class ExactLinear:
-    """``x W + b`` for rows ``x``, in sums that are exact.
+    """A linear layer ``x W + b`` whose sums are exact, so that a row's result does not depend on other rows.
 
     Floating-point products round differently in another block, thread or kernel, so that a record can turn the
     prediction of its neighbour, and then one record moves a count of right predictions by more than 1. Here rows and
@@ -267,7 +267,7 @@ _MOST_WEIGHTS = 2_000_000  # terms times classes; the solver keeps about 20 copi
 
 
 def fit_tfidf(train: Sample, targets: NDArray[np.int64]) -> Predict:
-    """Logistic regression on the TF-IDF of words and pairs of words, ``(1 + ln count) idf``, scaled to length 1.
+    """Fit a logistic regression to the TF-IDF of words and pairs of words, ``(1 + ln count) idf``, scaled to length 1.
 
     The vocabulary is that of ``train`` alone: its most frequent terms, as many as make two million weights.
 
@@ -291,7 +291,7 @@ def fit_tfidf(train: Sample, targets: NDArray[np.int64]) -> Predict:
 
 
 def fit_embedding(train: Sample, targets: NDArray[np.int64]) -> Predict:
-    """Logistic regression on embeddings; the arguments are those of :func:`fit_tfidf`."""
+    """Fit a logistic regression to embeddings. The arguments are those of :func:`fit_tfidf`."""
     scores = _regression(train.embeddings, targets)
 
     def predict(sample: Sample) -> NDArray[np.int64]:

@@ -60,7 +60,7 @@ def rows_of(causal: CausalModel, texts: Sequence[str], *, tokens: int) -> list[T
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """A model's scores of N texts.
+    """A model's predictions of N texts.
 
     Args:
         surprise: each text's negative log-likelihood in nats, ``Float64[N]``.
@@ -78,7 +78,7 @@ class Scores:
 
 
 def score(causal: CausalModel, network: Any, rows: Sequence[TokenRow]) -> Scores:
-    """Predict every target of ``rows`` from the tokens before it, by the model's own network or one made of it."""
+    """Let the model predict every target token of ``rows`` from the tokens before it. Return its scores."""
     surprise, right = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.int64)
     tokens = np.array([len(row.target) for row in rows], dtype=np.int64)
     by_length = np.argsort(tokens, kind="stable")
@@ -257,7 +257,7 @@ _ROWS = 32
 
 @dataclass(frozen=True)
 class Questions:
-    """The frame of a prompt, in a model's tokens.
+    """Builds the prompts of in-context learning, in a model's tokens.
 
     A prompt is a line that names the labels, then ``Text: ...``, ``Label: ...`` for each shot and for the text in
     question. Each piece is tokenised by itself, so a label has the same tokens in a shot and as an answer.
@@ -333,7 +333,7 @@ def answer_scores(
 
 
 def calibrated(scores: NDArray[np.float64], content_free: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Contextual calibration: ``W p`` scaled to sum to 1, with ``W = diag(p_cf)^-1`` and no offset.
+    """Return label probabilities with contextual calibration: ``W p`` scaled to sum to 1, ``W = diag(p_cf)^-1``.
 
     ``p`` is the labels' probabilities after a text, ``p_cf`` those after texts without content (each scaled to sum to
     1, then their mean). The softmax that the paper puts around ``W p`` changes no order and is left out.
@@ -366,7 +366,7 @@ def measure_in_context(
     tokens: int = 64,
     seed: int = 0,
 ) -> tuple[MetricValue, ...]:
-    """In-context accuracy with n shots from each pool, and without shots (of ``no shots``) where 0 is among ``shots``.
+    """Measure in-context accuracy with n shots from each pool, and without shots if 0 is among ``shots``.
 
     The model reads private text, so it is one on this machine. Intervals: bootstrap over the samples of shots and the
     test texts, each by itself (Owen 2007). All pools have the same test texts.
