@@ -236,7 +236,7 @@ def on_the_copy(config: RunConfig, private: Path) -> RunConfig:
 
 
 class Values:
-    """Provides the values of a row's columns from its cells and label."""
+    """Gives the values of a row's columns, from its cells and label."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema

@@ -75,7 +75,8 @@ _CANDIDATE_BYTES = 4 + 2 + 4 + 8  # copies: as embedded, on the grid, as multipl
 
 
 def contents(parameters: AugPEParameters, release: Release) -> Contents:
-    """Return the candidates of all rounds: text, prompt, label, lineage, noisy votes, times chosen."""
+    """Describe the candidates of all rounds: text, prompt, label, lineage, noisy votes, and how often each was
+    chosen."""
     count, labels = len(release.strings.get("texts", ())), release.schema.label_set.size
     charges = [votes_name(number + 1) for number in range(parameters.rounds)]
     arrays = {

@@ -89,8 +89,8 @@ def densities(parameters: DPKDEParameters) -> dict[int, str]:
 
 @dataclass(frozen=True)
 class DensitySpec:
-    """Per label, a sum of vectors with cos and sin of I = ``features`` random features. A record's vector has L2 norm
-    at most sqrt(I) and L1 norm at most sqrt(2) I."""
+    """For each label, a sum of vectors of cos and sin of I = ``features`` random features. A record's vector has L2
+    norm at most sqrt(I) and L1 norm at most sqrt(2) I."""
 
     labels: int
     features: int

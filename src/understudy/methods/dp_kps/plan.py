@@ -102,14 +102,14 @@ def fewest_terms(parameters: DPKPSParameters) -> int:
 
 
 def most_terms(parameters: DPKPSParameters, vocabulary_size: int) -> int:
-    """Return the number of terms in the largest privatised vocabulary."""
+    """Return the number of terms in the largest possible privatised vocabulary."""
     listed = parameters.top_terms or min(max(MOST_TERMS, fewest_terms(parameters)), vocabulary_size)
     return listed + (MOST_DISCOVERED if discovery_share(parameters) else 0)
 
 
 def discovery_share(parameters: ReleaseParameters) -> float:
-    """Return the share of the budget (of mu^2) for terms that are in no list. Raises ConfigError if it is not 0 and the
-    noise is Laplace (pure)."""
+    """Return the share of the budget (of mu^2) for discovering terms. Raises ConfigError if it is above 0 and the noise
+    is Laplace (pure)."""
     share = parameters.discover_terms or 0.0
     if share and parameters.noise == "laplace":
         raise ConfigError(
@@ -234,7 +234,7 @@ def verdict(parameters: DPKPSParameters, noise: float, *, labels: int, records: 
 
 
 def records_per_term(parameters: DPKPSParameters) -> float:
-    """1/w: the number of records, each with S terms, that together give one term a weight of 1."""
+    """Return 1/w: the number of records, each with S terms, that together give one term a weight of 1."""
     terms = parameters.terms_per_record
     return terms if parameters.noise == "laplace" else math.sqrt(terms)
 

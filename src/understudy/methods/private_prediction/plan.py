@@ -92,7 +92,8 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
 
 @dataclass(frozen=True)
 class ResolvedNumbers:
-    """Return the numbers that the mechanism needs; the budget may decide either clip range or tokens."""
+    """The numbers of the mechanism. The budget decides either the clip range or the number of tokens, if it is left
+    open."""
 
     clip_range: float | None
     batch_size: int
@@ -218,7 +219,7 @@ def _test_costs(mechanism: PrivateTokens) -> tuple[list[Fact], list[str]]:
 
 
 def verdict(mechanism: PrivateTokens, labels: int, batches: int | None, records: int | None) -> Verdict:
-    """Return the verdict, by how far a batch moves a token's logit: less if it has fewer texts than its divisor."""
+    """Return the verdict, by how far a batch can move a token's logit: less if it has fewer texts than its divisor."""
     texts = 0.0 if batches is None or records is None else batches * mechanism.batch_size / mechanism.clip
     return Verdict.of("predictions", texts=texts, least=1 / mechanism.clip, labels=labels, records=records)
 

@@ -31,21 +31,21 @@ _SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
 
 @dataclass(frozen=True)
 class Clusters:
-    """Public: K centres for each label, and how many public texts are nearest to each."""
+    """Public clusters: K centres per label, and the number of public texts nearest to each."""
 
     centres: NDArray[np.int16]  # ``Int16[labels, K, d]`` on the grid of the embeddings
     sizes: NDArray[np.int64]  # ``Int64[labels, K]``, at least 1
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Labels, centres per label (K), and the dimension."""
+        """Return the number of labels, of centres per label (K), and of dimensions."""
         labels, count, dimension = self.centres.shape
         return labels, count, dimension
 
 
 @dataclass(frozen=True)
 class ClusterSums(PlannedQuery[BoundedBatch, ClusterSumsSpec]):
-    """Per label and public cluster: noisy size, and noisy sum of residuals.
+    """For each label and public cluster, the number of records (size) and the sum of their residuals from the centre.
 
     ``Float64[labels, K, 1 + d]``, in the units of the formula above.
 

@@ -127,7 +127,7 @@ _COLUMNS = ("number", "prior", "posterior")
 
 @dataclass(frozen=True)
 class ClusterSumsSpec:
-    """Per label and cluster, a size and a sum of residuals: a record's vector of both has L2 norm at most 1."""
+    """For each label and cluster, a size and a sum of residuals. A record's vector of both has L2 norm at most 1."""
 
     labels: int
     clusters: int
@@ -147,7 +147,7 @@ PerSecretBudgets = Sequence[tuple[int, SecretBudget]]
 
 @dataclass(frozen=True)
 class SamplingRates:
-    """How records are sampled.
+    """The rates at which records are sampled.
 
     Args:
         rates: the rate of every record, or ``Float64[n]``, one per record in the corpus's order.
@@ -167,7 +167,8 @@ def release_names(parameters: SecPEParameters) -> list[str]:
 
 
 def private_rates(parameters: SecPEParameters, unit: Unit) -> SamplingRates:
-    """Use one rate for all records. At most m contain a given secret, so K ~ Binomial(m, rho) dominates."""
+    """Return the same rate for all records. At most m records contain a given secret, so K ~ Binomial(m, rho)
+    dominates."""
     rate = float(parameters.inclusion)
     return SamplingRates(rate, (((rate, unit.max_records),),))
 
@@ -268,7 +269,7 @@ def _forecast(
 
 
 def verdict(noise: float, labels: int, records: float | None) -> Verdict:
-    """Return the verdict, by how many of a label's texts a cluster needs; ``noise`` on its size, in texts."""
+    """Return the verdict, by how many of a label's texts a cluster needs to exceed the ``noise`` on its size."""
     return Verdict.of("topics", texts=CLEAR * noise, labels=labels, records=records)
 
 
@@ -320,7 +321,7 @@ _DIGITS = 4  # of a rate
 
 
 def largest_weights(incidence: csr_array) -> NDArray[np.float64]:
-    """Return the weights with the largest sum of which each secret's records have at most 1 together.
+    """Return the weights of records with the largest sum such that no secret's records weigh more than 1 together.
 
     Maximise sum_i w_i, subject to sum over the records i that contain secret j of w_i <= 1, and 0 <= w_i <= 1.
     ``incidence`` is ``[n, secrets]``, sparse: record i contains secret j where it is not 0.

@@ -92,7 +92,7 @@ _LARGEST_COORDINATE = 1e15  # its square, summed over a dimension, is still a fl
 
 
 def contents(parameters: SecPEParameters, release: Release) -> Contents:
-    """Per label, K public clusters, the noisy sums of private records over them, and their centres."""
+    """Describe, per label, the K public clusters, the noisy sums over them, and the resulting centres."""
     labels = release.schema.label_set.size
     clusters = (labels, parameters.clusters)
     sums = Held("float64", (*clusters, "dimension with size"))

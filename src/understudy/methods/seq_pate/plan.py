@@ -39,14 +39,14 @@ StudentLoss = Literal["kl", "top-answer", "pseudo-labels", "published"]
 
 
 class TeacherParameters(DeclaredSize):
-    """The teachers, each tuned on its own shard."""
+    """The teachers, each tuned on one shard."""
 
     teachers: int | None = Field(None, ge=2, le=MOST_TEACHERS)
     """Number of teachers, and of shards (M). Default: half of the declared records, at most 2000."""
 
 
 class QueryParameters(Parameters):
-    """What the teachers are asked, and how they answer."""
+    """The questions that the teachers are asked, and how they answer."""
 
     queries: int | None = Field(None, ge=1, le=MOST_QUERIES)
     """Most positions that teachers are asked about in total (T). Default: as many as keep an answer's noise at 0.035.
@@ -133,7 +133,7 @@ class AnswersSpec:
 
 
 def teacher_count(parameters: SeqPATEParameters) -> int:
-    """Return M. Raises ConfigError if it exceeds the declared records, or is below two."""
+    """Return the number of teachers, M. Raises ConfigError if it exceeds the declared records, or is below two."""
     declared = parameters.declared
     teachers = min(_TEACHERS, declared // _RECORDS) if parameters.teachers is None else parameters.teachers
     if not 2 <= teachers <= declared:
@@ -151,7 +151,7 @@ _NOISE = 0.035
 
 @dataclass(frozen=True)
 class Noise:
-    """The noise that a budget leaves on the answers: ``one`` is its standard deviation on the sum of one answer over
+    """The noise that a budget leaves on the answers. ``one`` is its standard deviation on the sum of one answer over
     the teachers, if that were the only question."""
 
     kind: NoiseKind
@@ -175,7 +175,8 @@ def noise_of(parameters: SeqPATEParameters, budget: Budget) -> Noise:
 
 
 def query_count(parameters: SeqPATEParameters, budget: Budget) -> int:
-    """Return T: as given, or as many as keep the noise on an answer at 0.035, at least one per round."""
+    """Return the number of questions, T: as given, or as many as keep the noise on an answer at 0.035, at least one per
+    round."""
     found = parameters.queries
     if found is None:
         found = max(parameters.rounds, noise_of(parameters, budget).queries(_NOISE, teacher_count(parameters)))
@@ -223,8 +224,8 @@ def make_plan(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
 
 
 def planned_queries(charges: Sequence[Charge]) -> int:
-    """Return T by the charges, as a guide may have taken a share of the budget. Raises ReleaseError for wrong
-    charges."""
+    """Return the number of questions, T, that the charges pay for (a guide may have taken a share of the budget).
+    Raises ReleaseError for wrong charges."""
     total = 0
     for charge in charges:
         if charge.name.startswith(answers_name(0)[:-1]):
@@ -292,7 +293,7 @@ def _forecast(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
 
 
 def verdict(noise: Noise, queries: int, teachers: int) -> Verdict:
-    """Return the verdict, by the noise on an answer with the fewest questions that teach a student something."""
+    """Return the verdict, by the noise on an answer when as few questions are asked as can teach a student anything."""
     return Verdict.of("answers", least=noise.on_mean(max(queries, _FEWEST_QUERIES), teachers))
 
 

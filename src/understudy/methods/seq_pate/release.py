@@ -92,7 +92,7 @@ _MOST_NUMBERS = 20_000_000
 
 @dataclass(frozen=True, eq=False)
 class Ready:
-    """What the run prepares before anything is charged."""
+    """The models and prompts, prepared before anything is charged."""
 
     asked: LabelPrompts
     tuned: TunedModel  # the model that becomes the student
@@ -150,9 +150,9 @@ def _lines(path: Path, what: str, cure: str) -> tuple[str, ...]:
 
 
 def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -> None:
-    """Check that no phrase is in more records (owners) than declared: each is in one shard, so no phrase is in more
-    shards. A phrase is in a record if it is in its text as models see it, or in the text that this encodes: in JSON,
-    and after the names of parts, quotes and line ends are written differently.
+    """Check that no phrase is in more records (owners) than declared; then it is in no more shards, because each record
+    is in one shard. A phrase counts in a record if it occurs in the text as models see it, or in the text before it was
+    encoded as JSON or a transcript.
 
     Raises:
         ConfigError: the file of phrases cannot be read, or is empty.
@@ -344,7 +344,7 @@ class _Memory:
     def lessons(
         self, prompts: Sequence[Sequence[int]], teachers: int, std: float, parameters: SeqPATEParameters
     ) -> Lessons:
-        """Return the answers, and the pseudo-sentences that they are about."""
+        """Return the answers with the pseudo-sentences that they are about."""
         rows: list[TokenRow] = []
         taught = []
         for texts, questions, answers in zip(self.texts, self.questions, self.answers, strict=True):

@@ -89,8 +89,8 @@ def _in_rows(sets: Sequence[Scope]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class NoisyMarginals:
-    """The histograms of each variable and of the measured sets, with the standard deviations of their noise; and all
-    measured values, as in the Release."""
+    """The noisy histograms of each variable and of the measured sets, with the standard deviations of their noise, and
+    all arrays of the Release."""
 
     sizes: tuple[int, ...]
     singles: Sequence[NDArray[np.float64]]
@@ -116,7 +116,7 @@ def measure_marginals(
     std: Callable[[str], float],
     keep: Callable[[str, Callable[[], Arrays]], Arrays],
 ) -> NoisyMarginals:
-    """Measure as :func:`release` describes.
+    """Measure the histograms as :func:`release` describes.
 
     Args:
         planned: the planned sum of a charge.
