@@ -245,7 +245,7 @@ def topics(
 def baseline(*, listener: Listener | None = None, **options: Unpack[BaselineOptions]) -> Sequence[SyntheticRecord]:
     """Let a language model write texts from the labels alone: the baseline that a method must beat.
 
-    Nothing private is read, and nothing else is promised about the texts.
+    No private text is read. The texts have no privacy statement, because they need none.
 
     Args:
         options: such as ``labels`` (none: texts without labels), ``records_per_label``, ``document_type`` and ``llm``.
@@ -291,7 +291,7 @@ def audit(
 ) -> RunAudit:
     """Attack a whole run: plant canaries in a copy of the corpus, run the method, and guess which were planted.
 
-    The ledger is not charged, so nothing that the run makes may be handed out. The same call resumes.
+    Nothing is charged, so the results are private and must not be shared. The same call resumes an audit.
 
     Args:
         corpus, method, budget: of the run.
@@ -381,7 +381,7 @@ def verify(
     ledger: str | None = None,
     max_release_bytes: int | None = None,
 ) -> Verification:
-    """Check everything that the results of a run show about themselves, and who signed them.
+    """Check the files of a run: hashes, charges, the seal of the Release, and who signed them.
 
     Args:
         path: an output folder, its shareable folder, a file in that, or the result of :func:`run`.

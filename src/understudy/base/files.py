@@ -42,7 +42,8 @@ def require_local(path: str | os.PathLike[str]) -> None:
 
 
 def require_path(path: str | os.PathLike[str]) -> str:
-    """Return a path as it was typed. Raises ConfigError, without quoting it, for a value that can only be a text."""
+    """Return a path as it was typed. Raises ConfigError, without quoting it, for a value that can only be private
+    text."""
     shown = os.fsdecode(path) if isinstance(path, (str, os.PathLike)) else ""
     parts = Path(shown).parts or ("",)
     wordy = len(parts[-1].split()) > _MOST_WORDS and not os.path.lexists(shown)
@@ -76,7 +77,7 @@ def require_inside(root: Path, part: Path) -> None:
 
 @contextmanager
 def atomic_file(path: Path, *, mode: int = SHARED_MODE) -> Iterator[BinaryIO]:
-    """Open a new file that replaces ``path``, synced to disk, once the block ends without an exception.
+    """Open a new file that replaces ``path`` when the block ends without an exception; it is synced to disk first.
 
     ``mode`` is its permissions before the umask. ConfigError if ``path`` is an address.
     """

@@ -215,14 +215,15 @@ class _Desk:
         )
 
     async def name(self, token: str) -> str | None:
-        """Return the endpoint's name of a batch that an earlier process submitted; None if it was never begun."""
+        """Return the endpoint's name of a batch that an earlier process submitted; None if it was never submitted."""
         batch = self.jobs.batch(token)
         if batch is None and (batch := await self._find(token)) is not None:
             self.jobs.name_batch(token, batch)
         return batch
 
     async def results(self, token: str, keys: Sequence[str]) -> dict[str, object] | None:
-        """Return the lines of a batch's files by request, None while it is running; ModelError if it was refused."""
+        """Return the result lines of a batch, by request; None while it is running. Raises ModelError if the endpoint
+        refused the batch."""
         batch = self.jobs.batch(token)
         state = await self._retried(partial(self._get, f"/batches/{batch}"), "the batch could not be read")
         status = state.get("status")

@@ -63,7 +63,7 @@ class Lasting:
     changeable: Collection[str] = ()
 
     def free(self, more: Mapping[str, Any]) -> Lasting:
-        """Return the settings of a folder with free results: these and ``more``, none of which may change."""
+        """Return the settings of a folder with free results: these and ``more``. None may change."""
         return replace(self, settings={**self.settings, **more}, changeable=())
 
 

@@ -86,7 +86,7 @@ class ScriptedLogits:
 
 @dataclass(frozen=True)
 class TokenAttack:
-    """Attack on sampled tokens: the score counts tokens of the half of the vocabulary that the unit favours.
+    """Attack on sampled tokens: the score counts tokens of that half of the vocabulary which the unit favours.
 
     Args:
         others: logits: row 0 public, then the rows of other records of the batch.

@@ -76,12 +76,12 @@ class Vocabulary:
 
     @cached_property
     def matcher(self) -> TermMatcher:
-        """Finds the terms in texts."""
+        """Return the matcher that finds the terms in texts."""
         return TermMatcher(self.terms)
 
     @property
     def public_input(self) -> dict[str, str]:
-        """Return how a statement names it."""
+        """Return the source and SHA-256 of the vocabulary, for a statement."""
         return {"source": self.source, "sha256": self.sha256}
 
 
@@ -164,8 +164,8 @@ _PROFANE = {
 
 
 def is_unwanted(term: str, tongue: str = "en") -> bool:
-    """Return whether a public list of obscenities, slurs and sexual words has ``term`` or one of its words: a table for
-    customers should have it only if the texts are full of it.
+    """Return whether ``term`` or one of its words is in a public list of obscenities, slurs and sexual words. A table
+    for customers should have such a term only if the texts are full of it.
 
     >>> is_unwanted("Sex"), is_unwanted("sextant"), is_unwanted("virtual card")
     (True, False, False)

@@ -63,7 +63,7 @@ _Branch = tuple[int, dict[str, Any]]
 
 
 class TermMatcher:
-    """Matches the terms of a vocabulary in texts; a match is the term's index.
+    """Finds the terms of a vocabulary in texts. A match is the index of a term.
 
     A term matches if its words follow each other. If several terms begin at one word, the longest wins, and
     matching continues after it. Terms are looked up by their words (:func:`split_words`), so case, hyphens and

@@ -57,8 +57,8 @@ MOST_THREES, _CELLS_OF_THREES, _CELLS_OF_THREE = 1_000, 2_000_000, 100_000
 
 @dataclass(frozen=True)
 class Variables:
-    """The variables of a table: its label, if any, first, then its typed columns in order. Raises ConfigError if there
-    are none or more than :data:`MOST_COLUMNS`."""
+    """The variables of a table: its label, if any, first, then its typed columns in order. Raises ConfigError if it has
+    no variable, or more than :data:`MOST_COLUMNS`."""
 
     label: str | None  # its column's name, or of crossed columns
     labels: LabelSet  # the label set

@@ -105,7 +105,8 @@ class PrivateEmbeddings:
     part: str = ""  # name of this part of the records, which has its own folder; "" for all
 
     def map(self, function: Callable[[PrivateEmbeddings], R]) -> Iterator[R]:
-        """Yield ``function`` of each part of the records. Each machine embeds its parts into files of its own."""
+        """Yield ``function`` of each part of the records. The machine that works on a part embeds it into a separate
+        file."""
         if self.engine is None:
             yield function(self)
         else:
