@@ -93,9 +93,9 @@ def test_a_run_may_change_to_ordinary_requests_and_is_told_what_that_costs(
         plan.before = lambda seen: error(401) if seen.path.startswith("/v1/batches/") else None
     assert understudy("run", *flags(batched(tmp_path, server))).code != 0
     said = understudy("run", *flags(batched(tmp_path, server) | {"llm_batch": False}), code=0)
-    again = "8 requests were handed in as batches. Without --llm-batch they are sent, and paid for, again."
+    again = "Batches with 8 requests are waiting. Without --llm-batch these are sent, and paid for, again."
     assert (again in said.err) is not refused
-    assert ("handed in as batches" in said.err) is not refused
+    assert ("requests are waiting" in said.err) is not refused
 
 
 def test_what_the_first_question_taught_is_known_to_the_batch(

@@ -36,8 +36,8 @@ def require_local(path: str | os.PathLike[str]) -> None:
         named = "What was given" if re.search(r"[@?\s]", shown) else repr(shown)
         raise ConfigError(
             f"{named} is an address, not a path on this machine.",
-            "Give a local path: only tables are read from elsewhere (s3://, gs:// and abfs://), as text and not as a "
-            "Path; copy results there afterwards.",
+            "Give a local path, and copy results there afterwards. Only tables can be read from addresses (s3://, "
+            "gs://, abfs://), given as a string and not as a Path.",
         )
 
 

@@ -398,7 +398,7 @@ def columns_as_table(columns: Mapping[str, object]) -> pa.Table:
     found = _converted(dict(columns))
     if found is None:
         raise CorpusError(
-            "The mapping is not one from columns to values.",
+            "The mapping does not give a list of values for each column.",
             "Give lists of one length, each with values of one type; or a list with a dict per row.",
         )
     return found.replace_schema_metadata({_INFERRED: b""})

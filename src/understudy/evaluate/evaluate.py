@@ -387,7 +387,7 @@ def _unit(config: EvaluationConfig, corpus: Corpus, statement: Statement) -> Uni
         unit = Unit("owner", config.max_records_per_owner, config.owner)
     if unit.kind != "secret" and corpus.schema.owner != unit.column:
         raise ConfigError(
-            f"The real table has the owner column {corpus.schema.owner!r}, and one {unit.name} is protected.",
+            f"The real table has the owner column {corpus.schema.owner!r}, but one {unit.name} is to be protected.",
             "Name the owner column that identifies the protected units, the same for the table and for --owner.",
         )
     return unit

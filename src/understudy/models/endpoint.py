@@ -63,8 +63,8 @@ class EndpointChat:
         base_url: the endpoint's address; None: the product's own.
         api_key_env: the environment variable with the key; None: the product's variable, for the product's hosts only.
         extra_body: further fields of every request, as the product documents them.
-        spending_cap: most money to spend in the life of this object, in the unit of the two prices (required). A try whose
-            use is unknown (none reported, timed out, interrupted) counts as the most it could be.
+        spending_cap: most money to spend in the life of this object, in the unit of the two prices (required). A try
+            whose use is unknown (none reported, timed out, interrupted) counts as the most it could be.
         backoff_seconds: the first wait between two tries; it doubles from try to try.
         say: receives lines for the user.
 

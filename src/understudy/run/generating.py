@@ -273,7 +273,7 @@ def prepare_writing(session: Session, method: Method, texts: Texts, named: Chat,
             chat = BatchChat(endpoint=chat, jobs=session.store.jobs, say=listener.say)
         elif waiting := session.store.jobs.waiting():
             listener.say(
-                f"{waiting} requests were handed in as batches. Without --llm-batch they are sent, and paid for, again."
+                f"Batches with {plural(waiting, 'request')} are waiting. Without --llm-batch these are sent, and paid for, again."
             )
         chat = CachedChat(session.witness.chat(chat), session.store.answers)
     return Writing(prompts, chat, named, form)

@@ -52,7 +52,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class Seed:
-    """What one text is written from: its label and phrases, and perhaps its row."""
+    """The source of one text: its label and phrases, and perhaps its row."""
 
     phrases: tuple[str, ...]  # released
     label: int  # index into the label set

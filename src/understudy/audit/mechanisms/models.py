@@ -412,7 +412,10 @@ def trained(rows: Sequence[Row], unit: Unit, kind: type[Teachers] = Teachers) ->
 
 
 def questions(count: int, candidates: Sequence[int] = CANDIDATES) -> Questions:
-    """Return questions about one place; the unit's teacher answers the first candidate, all others the second."""
+    """Return ``count`` questions about the same position, with these candidate tokens.
+
+    The teacher with the unit answers the first candidate; all others answer the second.
+    """
     zeros = np.zeros(count, dtype=np.int32)
     row = TokenRow((0,), np.array([1], dtype=np.int32))
     return Questions([row], zeros, zeros, np.tile(np.array(candidates, dtype=np.int32), (count, 1)))

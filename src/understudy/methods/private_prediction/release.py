@@ -91,7 +91,7 @@ def release(
     rows = -(-(mechanism.batch_size + 1) // block) * block
     in_flight = 1 if paid.repeatable else model.batches_in_flight(rows, longest)  # before a record is read
     count = tools.labels.size * parameters.declared_batches
-    tools.say(f"Batches to decode texts for: {count}, of which {in_flight} at a time, with {model.model_id}.")
+    tools.say(f"Batches to decode texts for: {count}, {in_flight} at a time, with {model.model_id}.")
 
     of_label, columns = parameters.declared_batches, columns_shown(tools)
     batches = sort_into_batches(corpus, asked.private, labels=tools.labels.size, batches=of_label, columns=columns)

@@ -257,7 +257,8 @@ def _phrase_note(parameters: SeqPATEParameters, budget: Budget, facts: PublicFac
         return ()
     if parameters.label_sizes == NOISY:
         raise ConfigError(
-            "Noisy label counts are not protected for phrases.", "Declare the sizes of labels, or leave phrases out."
+            "With --phrases, label counts cannot be noisy: the promise for phrases would not cover them.",
+            "Give --label-sizes uniform or proportions, or leave --phrases out.",
         )
     shards, kind = parameters.phrase_shards, facts.unit.kind
     found = phrase_epsilon(parameters, budget)

@@ -162,20 +162,19 @@ class Choice:
 
 
 def choose(guide: Guide, vectors: Vectors, labels: NDArray[np.int64], counts: Sequence[int]) -> Choice:
-    """Choose ``counts[label]`` of the texts for each label: those that match it, distributed like the label's texts.
+    """Choose ``counts[label]`` texts for each label, so that together they resemble the label's private texts.
 
-    Herding (Chen, Welling and Smola 2010): texts are chosen one by one, each the one that brings the sum of the chosen
-    nearest to that many times the target, a mean. So they do not repeat themselves, unlike the most typical texts.
+    Texts that match another label better than their own are left out if there are enough others; if not, those with the
+    largest margin are added. Of the rest, texts are chosen one by one, each such that the mean of those chosen comes
+    nearest to the target (herding: Chen, Welling and Smola 2010). So they do not repeat each other, as the most typical
+    texts would.
 
-    Texts that match a different label are left out if there are enough others; else those of largest margin fill up.
-
-    Without labels, the mean of the chosen texts follows that of the private ones; they are chosen among the more
-    typical candidates, twice as many as requested.
+    Without labels the target is the mean of the private texts; twice as many typical candidates as requested take part.
 
     Args:
-        vectors: ``Float32[n, d]`` of unit length.
-        labels: ``Int64[n]``, for which each text was made.
-        counts: how many are requested of each label.
+        vectors: ``Float32[n, d]`` of unit length, one per text.
+        labels: ``Int64[n]``: the label for which each text was written.
+        counts: the number of texts requested per label.
     """
     if len(counts) == 1:
         typical = np.argsort(-(vectors @ guide.centre), kind="stable")[: max(2 * counts[0], 1)]
