@@ -393,7 +393,8 @@ def _cells(row: Mapping[str, Any], columns: Sequence[Column]) -> tuple[int, ...]
 
 
 def provenance_of(row: Row) -> dict[str, Any]:
-    """Return a row's provenance of its text; raise ValueError if it cannot be read."""
+    """Parse the JSON object in the provenance column of a row ({} if it is empty): how its text was written. Raises
+    ValueError if it is not JSON or too long."""
     written = row.provenance
     if not written:
         return {}

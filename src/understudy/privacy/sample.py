@@ -89,7 +89,7 @@ class SubsampledSums:
 
 
 class PaidSubsampledSums(PaidInParts["SubsampledSums"]):
-    """A paid charge: one sample, and each sum over it, once."""
+    """A charged sample of the records and the noisy sums over it; the sample and each sum can be taken only once."""
 
     _taken = False
 

@@ -184,7 +184,7 @@ def ledger_of(store: RunStore) -> str | None:
 
 @dataclass(frozen=True, repr=False)
 class Paid:
-    """A charged run: the door to the private records, and the hash key of the dataset."""
+    """A run that the ledger has charged: it may read the private records, and it knows the hash key of the dataset."""
 
     door: Measurements
     hash_key: bytes

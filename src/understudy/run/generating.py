@@ -273,7 +273,8 @@ def prepare_writing(session: Session, method: Method, texts: Texts, named: Chat,
             chat = BatchChat(endpoint=chat, jobs=session.store.jobs, say=listener.say)
         elif waiting := session.store.jobs.waiting():
             listener.say(
-                f"Batches with {plural(waiting, 'request')} are waiting. Without --llm-batch these are sent, and paid for, again."
+                f"Batches with {plural(waiting, 'request')} are waiting. Without --llm-batch these are sent, and paid "
+                "for, again."
             )
         chat = CachedChat(session.witness.chat(chat), session.store.answers)
     return Writing(prompts, chat, named, form)

@@ -129,7 +129,8 @@ class Job(FreeJob):
         return (*self.promise.warnings, *self.language_decision.warnings)
 
     def plan(self, labels: LabelSet | None = None) -> Plan:
-        """Return what is released and charged, with the table's labels or the declared ones. Reads no private data."""
+        """Divide the budget among the method and the additions, and return all releases with their charges; the given
+        labels replace the declared ones. Reads no private data."""
         facts = self._facts if labels is None else replace(self._facts, labels=labels)
 
         def plan_method(rest: Any) -> Plan:

@@ -332,7 +332,7 @@ def test_seeded_noise_repeats_though_several_batches_could_be_in_flight() -> Non
         for seed in (7, 7, 8)
     )
     assert once == again != other
-    assert "of which 1 at a time" in told.said[0]
+    assert "1 at a time" in told.said[0]
 
 
 # -- the texts are handed out -----------------------------------------------------------------------------------------

@@ -261,7 +261,8 @@ def place_texts(tables: Mapping[str, Sample], points: int, *, seed: int) -> tupl
 
 
 def places(vectors: NDArray[np.float32], *, seed: int) -> NDArray[np.float64]:
-    """Return ``Float64[n, 2]`` in [0, 1]: t-SNE of the first 50 principal components; below 30 texts, the first two.
+    """Lay embeddings out in the plane for a scatter plot, as ``Float64[n, 2]`` in [0, 1]: t-SNE of their first 50
+    principal components, or the first two components if there are fewer than 30 texts.
 
     Source: van der Maaten and Hinton 2008; starting from the principal components, as Kobak and Berens 2019 advise.
     """

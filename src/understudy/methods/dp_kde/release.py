@@ -146,7 +146,8 @@ def contents(parameters: DPKDEParameters, release: Release) -> Contents:
 
 
 def release(parameters: DPKDEParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-    """Release the privatised part of a public vocabulary, and the densities over it."""
+    """Count the vocabulary with noise, keep its most frequent terms, and release a noisy density over sequences of them
+    per length and label."""
     vocabulary, embedder = public_vocabulary(parameters), needed(tools.embedder)
     tools.require_same(VOCABULARY, vocabulary.sha256)
     size = len(vocabulary.terms)

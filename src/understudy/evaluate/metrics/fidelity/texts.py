@@ -137,7 +137,8 @@ def distinct(numbers: Ints) -> float:
 
 
 def ngrams(words: Words, n: int) -> tuple[Ints, Ints]:
-    """Return, for every n-gram in order, a number, the same for equal ones, and the index of its text."""
+    """Number the n-grams of all texts, in order: equal n-grams have the same number. Returns the numbers and, for each
+    n-gram, the index of its text."""
     known: dict[str, int] = {}
     sizes = np.fromiter(map(len, words), np.int64, len(words))
     single = np.fromiter((known.setdefault(word, len(known)) for text in words for word in text), np.int32, sizes.sum())
