@@ -77,7 +77,7 @@ if TYPE_CHECKING:
         PlanOptions,
         RunOptions,
     )
-    from understudy.report.page import ReportPaths
+    from understudy.report.reports import ReportPaths
     from understudy.run.signing import Verification
     from understudy.run.topics import FoundTopics
 
@@ -230,7 +230,7 @@ def topics(
     True
     """
     from understudy.methods.additions.topics.method import Topics
-    from understudy.report.topics import PAGE, write_topics
+    from understudy.report.topics import write_topics
     from understudy.run.topics import find_topics
 
     number = options.pop("topics", None)
@@ -238,7 +238,7 @@ def topics(
     with _resumable(listener, config.output, charged=True) as told:
         found = find_topics(config, corpus=opened, listener=told)
         if found.folder is not None:
-            write_topics(found, found.folder.shareable / PAGE)
+            write_topics(found, found.folder.topics_file)
     return found
 
 
@@ -356,7 +356,7 @@ def report(
     from understudy.models.catalog import load_embedder
     from understudy.release.signature import Signer
     from understudy.report.contents import read_statement
-    from understudy.report.page import write_reports
+    from understudy.report.reports import write_reports
 
     signer = None if sign is None else Signer.load(sign)
     folders = [_folder(run) for run in runs]

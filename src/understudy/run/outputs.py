@@ -43,7 +43,7 @@ from understudy.text.writing import SyntheticRecord
 
 FORMATS = ("parquet", *TEXT_FORMATS)
 """Formats that a synthetic table in an output folder may have; runs write Parquet and the private table's format."""
-REPORT, SCHEMA = "report.html", "schema.json"
+REPORT, TOPICS, SCHEMA = "report.html", "topics.html", "schema.json"
 PROGRESS = "progress.json"
 _SHAREABLE = "release"
 
@@ -138,6 +138,11 @@ class OutputFolder:
         return self.shareable / REPORT
 
     @property
+    def topics_file(self) -> Path:
+        """Return the file of the page of topics."""
+        return self.shareable / TOPICS
+
+    @property
     def internal_report_file(self) -> Path:
         return self.private / REPORT
 
@@ -184,6 +189,7 @@ class OutputFolder:
             self.schema_file,
             self.metrics_file,
             self.report_file,
+            self.topics_file,
             self.evaluation_file,
             self.audit_file,
             self.internal_report_file,

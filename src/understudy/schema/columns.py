@@ -68,8 +68,8 @@ FORM = (
 )
 
 _ENDS = (
-    "However the table writes them, a range has a point before decimals, no thousands separator, and dates "
-    "such as 2024-12-31: 0.0 and 2000.0, not 0,0 and 2.000,0 (docs/tables.md)."
+    "Write a range with a point before decimals, no thousands separator, and dates such as 2024-12-31: 0.0 and 2000.0, "
+    "not 0,0 and 2.000,0. Next to a `format`, it may be written in this format, with years of four digits."
 )
 
 Span = tuple[int, int]
