@@ -121,10 +121,11 @@ def table(groups: Sequence[type[Parameters]], page: str, first: dict[tuple[str, 
     for group in groups:
         for name, field in group.model_fields.items():
             line = f"`{name}`{_shown(field.get_default())}: {_linked(field)}"
+            new = (name, line) not in first
             where = first.setdefault((name, line), page)
             if where != page:
                 elsewhere.setdefault(where, []).append(f"`{name}`")
-            elif name not in listed:
+            elif new and name not in listed:
                 rows.append(f"- {line}\n")
                 listed.add(name)
                 if name not in group.flags():
