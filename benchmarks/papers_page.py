@@ -91,8 +91,8 @@ CORAL = {
 }
 TABLE_8 = """### Table 8: examples of the client in the prompt, at epsilon 11 (1 + 10)
 
-The client shows six of its texts, with the terms of V~ that they contain, in every prompt. They are among the texts that
-Deep CORAL reads, and no judge tests on them.
+The client shows six of its texts, with the terms of V~ that they contain, in every prompt. They are among the texts
+that Deep CORAL reads, and no judge tests on them.
 
 | | without Deep CORAL | with |
 |---|---|---|"""
@@ -109,9 +109,9 @@ repair sequences of mixed terms. With a prompt instead of the form of its traini
 even with six texts of the client in the prompt. dp-kps, which counts exactly, is better than dp-kde by every judge at
 100 sequences per label. Most cells are one run, and runs differ by two or three points.
 
-**Not measured**, for lack of processor time: the dashes, which are aug-pe at three of the four budgets; second runs; and
-written texts at the paper's count of 1,000 per label (a text takes about half a second of one core). The command makes
-any of these rows; with `--llm` it takes larger models too.
+**Not measured**, for lack of processor time: the dashes, which are aug-pe at three of the four budgets; second runs;
+and written texts at the paper's count of 1,000 per label (a text takes about half a second of one core). The command
+makes any of these rows; with `--llm` it takes larger models too.
 """
 
 
