@@ -198,7 +198,7 @@ class Made:
 
 
 def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema | None = None) -> Made:
-    """Open the synthetic side, with the typed columns of the real table.
+    """Open the synthetic table of an evaluation, with the typed columns of the real table.
 
     Args:
         declared: of the real table, if that is open.

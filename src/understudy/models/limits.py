@@ -209,7 +209,7 @@ class Breaker:
             raise Unreachable("The endpoint does not answer: no connection could be made.", self._if_unreachable)
 
     def broken(self, reason: str, *, starting: bool) -> None:
-        """Record a try that reached a server but got no answer, for this ``reason``.
+        """Record that a request reached a server but got no answer, for this ``reason``.
 
         Before the first answer, three tries of each request raise a ModelError, or a timeout while it is ``starting``.
         """

@@ -349,7 +349,7 @@ def _whole(tokens: int) -> int:
 
 @dataclass(frozen=True)
 class Shapes:
-    """The few public shapes in which rows are computed."""
+    """The fixed block shapes (rows, tokens) to which rows are padded before a model computes them; they are public."""
 
     prompt: int  # tokens of the longest prompt, 1 or more
     target: int  # most targets of a row

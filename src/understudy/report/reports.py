@@ -26,7 +26,8 @@ from understudy.run.topics import FoundTopics
 
 @dataclass(frozen=True)
 class ReportPaths:
-    """The paths of the pages; None: nothing private was measured, or the labels of the run are not topics."""
+    """Paths of the written pages. ``internal`` is None if nothing was measured on private texts, ``topics`` is None
+    unless the run found topics for labels."""
 
     shareable: Path
     internal: Path | None

@@ -160,7 +160,7 @@ class RunStore:
             self._lock.release(remove=self._forgotten)
 
     def forget(self) -> None:
-        """Remove the store and the folder's lock on closing, if no run began, since it is empty then.
+        """Delete the store and the folder's lock when they are closed, unless a run began in them.
 
         For a folder that this process made.
         """

@@ -279,7 +279,8 @@ def _public_group(faculty: Faculty, generator: np.random.Generator) -> list[list
 
 
 def kind_of_teachers(faculty: Faculty) -> str:
-    """Train a public group here and return a digest of its bits and of its computations.
+    """Train one group of teachers on public texts on this machine, and return a digest of the resulting bits and of the
+    computations used.
 
     Machines that differ in it train different teachers, which must not be mixed: scheduling, and so the records of
     others, would decide which machine trains a teacher.
