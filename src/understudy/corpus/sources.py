@@ -79,7 +79,19 @@ class Reading:
             raise ConfigError(f"{self.delimiter!r} cannot separate cells.", "Use one character, such as ';'.")
         if self.quotes not in (None, *get_args(Quotes)):
             raise ConfigError(f"Unknown value {self.quotes!r} for quotes.", f"Use {', '.join(get_args(Quotes))}.")
-        check_encoding(self.encoding)
+        try:
+            name = codecs.lookup(self.encoding).name
+        except (LookupError, ValueError):
+            problem = f"The encoding {self.encoding!r} is unknown."
+            raise ConfigError(problem, "Use utf-8, latin-1 or the like.") from None
+        # Refused are encodings with shift states (ISO 2022, HZ, UTF-7) or units of several bytes (UTF-16, UTF-32), and
+        # EBCDIC: a stray byte in one row changes all later rows, or ends the reading. In the accepted ones a line
+        # break, quote, comma or tab is the same byte as in ASCII, and never part of a longer character.
+        if not _SELF_CONTAINED.fullmatch(name) or b'\n\r\t,"'.decode(name) != '\n\r\t,"':
+            raise ConfigError(
+                f"In the encoding {self.encoding!r} one row could change how later rows are read.",
+                "Convert the file to UTF-8.",
+            )
 
 
 @dataclass(frozen=True)
@@ -361,20 +373,3 @@ _SELF_CONTAINED = re.compile(
     r"utf-8(-sig)?|ascii|cp\d+|iso8859-\d+|koi8-[rtu]|mac-[a-z0-9]+"  # cp932, cp949 and cp950 among them: no shifts
     r"|shift_jis|gbk|gb2312|gb18030|big5|euc_(jp|kr|jis_2004|jisx0213)"
 )
-
-
-def check_encoding(encoding: str) -> None:
-    """Refuse encodings with shift states (ISO 2022, HZ, UTF-7) or units of several bytes (UTF-16, UTF-32), and EBCDIC.
-
-    In those a stray byte in one row changes all later rows, or ends the reading. In the accepted ones a line
-    break, quote, comma or tab is the same byte as in ASCII, and never part of a longer character.
-    """
-    try:
-        name = codecs.lookup(encoding).name
-    except (LookupError, ValueError):
-        raise ConfigError(f"The encoding {encoding!r} is unknown.", "Use utf-8, latin-1 or the like.") from None
-    if not _SELF_CONTAINED.fullmatch(name) or b'\n\r\t,"'.decode(name) != '\n\r\t,"':
-        raise ConfigError(
-            f"In the encoding {encoding!r} one row could change how later rows are read.",
-            "Convert the file to UTF-8.",
-        )

@@ -241,8 +241,11 @@ class Method(ABC):
         labels. They become the run's, also when it is resumed."""
         return {}
 
-    def require_guidable(self) -> None:  # noqa: B027 - optional
-        """Raise ConfigError if the method promises something that would not hold for a guide released with it."""
+    @property
+    def alone(self) -> tuple[str, str] | None:
+        """What the method promises that would not hold for a guide or columns released with it, and what to do then;
+        None if they can be."""
+        return None
 
     @abstractmethod
     def plan(self, budget: Budget, facts: PublicFacts) -> Plan:
@@ -299,22 +302,17 @@ class Method(ABC):
 
     def available(self, release: Release) -> Sequence[int] | None:
         """Return how many records of each label the Release contains; None if unlimited or unknown."""
-        return usual.available(release) if self.needs.holds_texts and self._usual else None
+        return usual.available(release) if self.needs.holds_texts and self.is_usual else None
 
     @property
     def knows_how_many(self) -> bool:
         """Whether a Release of this method states its number of records, so that the user need not."""
-        return self.needs.holds_texts and (self._usual or type(self).available is not Method.available)
+        return self.needs.holds_texts and (self.is_usual or type(self).available is not Method.available)
 
     @property
-    def _usual(self) -> bool:
+    def is_usual(self) -> bool:
         """Whether texts are made as :meth:`generate` does by default."""
         return type(self).generate is Method.generate
-
-    def require_content(self, release: Release) -> None:
-        """Raise ReleaseError if the default ``generate`` cannot make texts from the Release."""
-        if self._usual:
-            usual.require_content(release, holds_texts=self.needs.holds_texts)
 
     def label_weights(self, release: Release) -> Sequence[float] | None:
         """Return how ``records`` are divided among labels; None for equal shares."""

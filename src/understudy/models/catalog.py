@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from understudy.base.errors import ConfigError, ModelError
 from understudy.models.builtin import CHAT, EMBEDDER, BuiltinModel, builtin_path, is_pulled
-from understudy.models.machine import missing_packages, require_device, require_local
+from understudy.models.machine import missing_packages, require_local
 from understudy.models.presets import PRESETS, preset_of
 from understudy.models.types import ChatModel, Embedder
 
@@ -89,7 +89,7 @@ def load_causal(spec: str, *, device: str | None = None, dtype: str | None = Non
             f"The model {spec!r} would read private text, so it must run on this machine.",
             f"Known ones are: {', '.join(_BUILT_IN)}.",
         )
-    require_device(device)
+    require_local(device)
     from understudy.models.causal import CausalModel
 
     local = _on_this_machine(spec, CHAT)

@@ -384,7 +384,14 @@ def write_texts(
     written = [record for record in records if record.text]
     for use in reversed(uses):
         written = use.completed(written)
-    _require_text(records, written, session, made, job, writing, clear=clear)
+    if records and not written and writing.chat is not None and not method.needs.candidates:
+        raise NoText("The language model wrote no text at all.", _without_text(session, job.chat, made))
+    if records and not written and method.needs.generation_model and clear:  # else the run was charged for the model
+        raise NoText(
+            "The tuned model wrote no text that can be used.",
+            "Ask for longer texts (--max-tokens), sample more carefully (--llm-temperature), or keep unfinished ones "
+            "(--unfinished keep).",
+        )
 
     # 5. Store them.
     missing = len(records) - len(written)
@@ -451,30 +458,6 @@ def _origin(made: Release, method: Method, writing: Writing, condition: str) -> 
     if writing.chat is not None or method.needs.private_model:
         origin["document_type"] = writing.prompts.template.document_type
     return {**origin, **({"where": condition} if condition else {})}
-
-
-def _require_text(
-    records: Sequence[SyntheticRecord],
-    written: Sequence[SyntheticRecord],
-    session: Session,
-    made: Release,
-    job: FreeJob,
-    writing: Writing,
-    *,
-    clear: bool,
-) -> None:
-    """Raise NoText if a model wrote no text at all, unless the run was charged for a tuned model."""
-    needs = job.method.needs
-    if not records or written:
-        return
-    if writing.chat is not None and not needs.candidates:
-        raise NoText("The language model wrote no text at all.", _without_text(session, job.chat, made))
-    if needs.generation_model and clear:
-        raise NoText(
-            "The tuned model wrote no text that can be used.",
-            "Ask for longer texts (--max-tokens), sample more carefully (--llm-temperature), or keep unfinished ones "
-            "(--unfinished keep).",
-        )
 
 
 def _cure_of_missing(method: Method, writing: Writing) -> str:

@@ -290,9 +290,13 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
         table, asked = config.part(cls), config.part(TablesParameters)
         if table.secret_detectors:
             make_detectors(table.secret_detectors)
-        if table.form:
-            table._require_parts()
         columns, crossed = table.all_columns, table.crossed
+        if table.form and table.record_columns:
+            raise ConfigError(
+                "The parts of a text are separate columns, but record columns are one text in JSON.",
+                "Give either --text A,B,C or --record-columns A,B,C.",
+            )
+        require_told(table.form, columns, crossed=crossed)
         if table.label is not None and not (table.labels or crossed or table.labels_from_data):
             raise undeclared(table.label, [column.name for column in columns])
         if not columns and asked != TablesParameters():
@@ -341,15 +345,6 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
     def finder(self, corpus: Corpus) -> SecretFinder:
         """Return the finder of the secrets in the texts."""
         return secret_finder(corpus, file=self.secrets_file, detectors=self.secret_detectors)
-
-    def _require_parts(self) -> None:
-        """Raise ConfigError if texts with parts are declared in a contradictory way."""
-        if self.record_columns:
-            raise ConfigError(
-                "The parts of a text are separate columns, but record columns are one text in JSON.",
-                "Give either --text A,B,C or --record-columns A,B,C.",
-            )
-        require_told(self.form, self.all_columns, crossed=self.crossed)
 
 
 def is_in_english(names: Sequence[str], columns: Sequence[Column], labels: LabelSet) -> bool:

@@ -29,16 +29,13 @@ from understudy.corpus.verified import Contents, VerifiedCorpus, contents
 from understudy.methods.additions.base import Addition, Releasing
 from understudy.methods.base import Method, Preparation, ReleaseTools
 from understudy.methods.registry import load_release
-from understudy.models.causal import CausalModel
 from understudy.models.embedder_checks import (
     require_embeds_all,
     require_encodes_all,
-    require_text_invariance_here,
     require_trusted,
     trusted_with_texts,
 )
 from understudy.models.machine import is_out_of_memory
-from understudy.models.types import Embedder
 from understudy.privacy.measurement import Engine
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import SYSTEM
@@ -147,8 +144,15 @@ def _release_there(session: Session, job: Job, listener: Listener, *, resume: bo
                 "This output folder contains no run, so there is nothing to continue.",
                 "Name the folder of the run with --output, or leave --continue out.",
             )
-        if file.exists():
-            require_no_less(method, load_release(file, max_bytes=sys.maxsize))
+        earlier = load_release(file, max_bytes=sys.maxsize).parameters if file.exists() else method.dump()
+        for name in sorted(method.stopping_parameters):  # else a smaller Release would replace a larger one
+            before, now = earlier.get(name), method.dump()[name]
+            if now is not None and (before is None or now < before):
+                flag = "--" + name.replace("_", "-")
+                raise ConfigError(
+                    f"{flag} {now} would stop earlier than the existing Release ({before or 'no limit'}).",
+                    f"Give {flag} the same number or a higher one.",
+                )
         return None
     if RELEASED not in session.store.stages() or not file.exists():
         return None
@@ -239,8 +243,15 @@ def _opened(session: Session, job: Job, ready: _Ready, paid: Paid, listener: Lis
     """Open the door to the private records that the charge paid for."""
     preparation, writing, schema = ready.preparation, ready.writing, ready.corpus.schema
     for what, model in (("private model", preparation.model), ("embedder", preparation.embedder)):
-        if model is not None:
-            require_same_model(session, model, what=what)
+        if model is None:
+            continue
+        sha = np.frombuffer(model.fingerprint.encode(), dtype=np.uint8)
+        if not np.array_equal(session.store.keep_once(what, partial(dict, sha=sha))["sha"], sha):
+            raise ResumeError(  # the statement names one model
+                f"The {what} is not the one that this run began with: its weights or tokenizer changed.",
+                "Use the model that it began with (for the built-in one: that version of understudy), or --fresh to "
+                "start over (which charges the budget again).",
+            )
     tools = ReleaseTools(
         **{each.name: getattr(preparation, each.name) for each in fields(preparation)},
         door=paid.door,
@@ -338,9 +349,7 @@ def _load_models(
             require_trusted(embedder, trust_endpoint=job.embedder.trust_endpoint)
         dimension = require_embeds_all(embedder)
     if embedder is not None and job.embeds_private_texts:
-        require_text_invariance_here(embedder, say=listener.say)
-        if engine is not None:
-            require_same_vectors(engine, embedder)
+        require_same_vectors(engine, embedder, say=listener.say)
     if job.method.needs.private_model:
         listener.say("Loading the private model, and checking on this machine that texts do not change each other's.")
         model = job.private_model.load()
@@ -447,46 +456,3 @@ def _without_folders(method: Method) -> dict[str, Any]:
         for name, value in method.dump().items()
         if name not in private
     }
-
-
-def require_continuable(method: Method, *, fresh: bool) -> None:
-    """Check that a run of these settings can be continued, before its folder is touched."""
-    if not method.stopping_parameters:
-        raise ConfigError(
-            f"A release of {method.name} uses everything that it pays for, so there is nothing to continue.",
-            "Leave --continue out (a killed run resumes without it); more of the same data is a new run.",
-        )
-    if fresh:
-        raise ConfigError(
-            "A release cannot both continue and start over.",
-            "Give one of --continue and --fresh (which charges again).",
-        )
-
-
-def require_no_less(method: Method, made: Release) -> None:
-    """Raise ConfigError if a continued release would stop earlier than the existing one, and so replace a larger
-    Release by a smaller one."""
-    wanted = method.dump()
-    for name in sorted(method.stopping_parameters):
-        before, now = made.parameters.get(name), wanted[name]
-        if now is not None and (before is None or now < before):
-            flag = "--" + name.replace("_", "-")
-            raise ConfigError(
-                f"{flag} {now} would stop earlier than the existing Release ({before or 'no limit'}).",
-                f"Give {flag} the same number or a higher one.",
-            )
-
-
-def require_same_model(session: Session, model: CausalModel | Embedder, *, what: str = "private model") -> None:
-    """Check that a resumed run uses the model that it began with, because the statement names one model.
-
-    Args:
-        what: the model's part in this run.
-    """
-    sha = np.frombuffer(model.fingerprint.encode(), dtype=np.uint8)
-    if not np.array_equal(session.store.keep_once(what, lambda: {"sha": sha})["sha"], sha):
-        raise ResumeError(
-            f"The {what} is not the one that this run began with: its weights or tokenizer changed.",
-            "Use the model that it began with (for the built-in one: that version of understudy), or --fresh to start "
-            "over (which charges the budget again).",
-        )

@@ -117,7 +117,8 @@ class Writer:
             yield from records
             if end < len(seeds):  # a model that is to blame is not asked for the rest
                 self.gate.require(Reading.of([each.provenance.get("fault") for each in records if each.text]))
-        asker.require_text()
+        if asker.problem:  # asking again later may give a text
+            raise NoText(f"The language model wrote no text at all: {asker.problem}.", "Repeat the same command later.")
 
     def instead_of_phrases(self, label: int) -> tuple[str, ...]:
         """Return what to write around if a label has no sure term: the label's name, or the document type."""
@@ -363,11 +364,10 @@ class Asker:
         self._problems.update(answer.error for answer in answers if answer.blank and answer.error)
         return answers
 
-    def require_text(self) -> None:
-        """Raise NoText if no answer had a text and asking again later may give one."""
-        if self._problems and not self._done:
-            problem = self._problems.most_common(1)[0][0]
-            raise NoText(f"The language model wrote no text at all: {problem}.", "Repeat the same command later.")
+    @property
+    def problem(self) -> str:
+        """Return the most common error of the answers if none of them had a text."""
+        return "" if self._done or not self._problems else self._problems.most_common(1)[0][0]
 
 
 _REPETITIVE = 0.6  # share of distinct words below which an answer is repetitive
