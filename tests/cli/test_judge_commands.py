@@ -47,7 +47,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, understudy: Callable[..., Said]) -> C
         return said.out
 
     monkeypatch.setattr(import_module("understudy.evaluate.evaluate"), "evaluate", measure)
-    monkeypatch.setattr("understudy.evaluate.tables.opened", lambda *_: nullcontext((None, None)))
+    monkeypatch.setattr(import_module("understudy.evaluate.tables"), "opened", lambda *_: nullcontext((None, None)))
     return show
 
 

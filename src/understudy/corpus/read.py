@@ -542,17 +542,7 @@ def require_header(sources: Sequence[str], columns: Iterable[str], reading: Read
         raise error
 
 
-def require_names(names: Sequence[str]) -> None:
-    """Check that no name looks like a value or occurs twice: a "header" may be the first private row of a file
-    without a header. CorpusError otherwise."""
-    if any(map(_is_value, names)) or len(set(names)) < len(names):
-        raise CorpusError(
-            "Some names of columns look like values, or occur twice: the table seems to have no header.",
-            "Give it a header row; if these are its columns, and public, say so with --names-are-public.",
-        )
-
-
-def _is_value(name: str) -> bool:
+def is_value(name: str) -> bool:
     """Return whether it is not a name: without a letter, long, or a number, a date or an address."""
     if len(name) > _LONGEST_NAME or not any(map(str.isalpha, name)) or _IN_VALUES.search(name):
         return True

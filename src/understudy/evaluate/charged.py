@@ -433,7 +433,7 @@ def _counts(
                     "Name the ledger in which the run was charged (--ledger), or open the dataset with "
                     "`understudy ledger open`.",
                 )
-            ledger.check_if_open(wanted.dataset, plan, run_id=session.store.run_id)  # before any private read
+            ledger.check(wanted.dataset, plan, run_id=session.store.run_id)  # before any private read
             found = contents(corpus, ledger.fingerprint_key)
             if not session.begun:
                 corpus.require_usable(found.bad_share)

@@ -236,7 +236,11 @@ def _read(job: Comparison, real: Corpus) -> Tables:
             raise CorpusError(f"The holdout cannot be used. {error.problem}", error.cure) from None
     beside = {name: sample(open_beside(table, made)) for name, table in others.beside.items()}
     recipient = None if others.recipient is None else sample(open_beside(others.recipient, made))
-    made.require_unchanged()
+    if made.file is not None and made.changed:
+        raise ConfigError(
+            f"The synthetic table {made.file.name} changed while it was read.",
+            "Stop modifying it, then repeat the command.",
+        )
     return Tables(
         synthetic=synthetic,
         beside=beside,

@@ -168,13 +168,10 @@ class Made:
     sha256: str | None = None
     release: Release | None = None
 
-    def require_unchanged(self) -> None:
-        """Check, after reading, that the table is still the one that was opened."""
-        if self.file is not None and _sha256(self.file) != self.sha256:
-            raise ConfigError(
-                f"The synthetic table {self.file.name} changed while it was read.",
-                "Stop modifying it, then repeat the command.",
-            )
+    @property
+    def changed(self) -> bool:
+        """Return whether the table is no longer the one that was opened."""
+        return self.file is not None and _sha256(self.file) != self.sha256
 
 
 def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema | None = None) -> Made:
@@ -302,7 +299,7 @@ def open_beside(source: Table, made: Made) -> Corpus:
 
 @dataclass(frozen=True)
 class Others:
-    """Tables beside the real and the synthetic one: paths, or tables in memory."""
+    """Tables other than the real and the synthetic one: paths, or tables in memory."""
 
     holdout: Any = None
     recipient: Any = None

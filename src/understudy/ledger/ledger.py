@@ -234,20 +234,20 @@ class Ledger:
             return admission.remaining(dataset, admission.spent(connection, dataset))
 
     def check(self, name: str, plan: Plan, *, run_id: str | None = None) -> None:
-        """Check that the plan could be charged to the dataset now, or was charged as run ``run_id``. Writes nothing.
+        """Check that the plan could be charged to the dataset now, or was charged as run ``run_id``; for a dataset that
+        is not open, that a run may open it. Writes nothing.
 
         Raises:
             BudgetExceeded: if it does not fit into the remaining budget.
-            LedgerError: if the dataset is not open or has a different unit, or the run was charged differently.
+            LedgerError: if the dataset has a different unit, or is not open in a strict ledger, or the run was charged
+                differently.
         """
-        with self._opened() as connection:
-            admission.admit(connection, name, plan, run_id)
-
-    def check_if_open(self, name: str, plan: Plan, *, run_id: str | None = None) -> None:
-        """Do :meth:`check` if the dataset is open; else check that a run may open it (not in a strict ledger)."""
         if self.dataset(name) is not None:
-            self.check(name, plan, run_id=run_id)
-        elif self.strict:
+            with self._opened() as connection:
+                admission.admit(connection, name, plan, run_id)
+            return
+        require_name(name)
+        if self.strict:
             raise admission.not_opened(name, plan.unit)
 
     def charge(

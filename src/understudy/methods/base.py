@@ -28,6 +28,7 @@ from understudy.models.types import Embedder, Message
 from understudy.privacy.facts import Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Batches, OpenQuery, Query, Rates
+from understudy.privacy.mechanisms import QuerySpec
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays, SealedValue
 from understudy.release import Release
@@ -255,7 +256,7 @@ class Method(ABC):
         Raises ConfigError if the budget or the parameters cannot be planned with.
         """
 
-    def plan_of(self, budget: Budget, facts: PublicFacts, sums: Mapping[str, tuple[Query[Any], float, str]]) -> Plan:
+    def plan_of(self, budget: Budget, facts: PublicFacts, sums: Mapping[str, tuple[QuerySpec, float, str]]) -> Plan:
         """Plan a noisy sum per entry: the name of its charge, and its query, share of the budget and purpose.
 
         Sensitivity and shape are those that the query states; ``release`` measures ``plan.query(name)``, or a query

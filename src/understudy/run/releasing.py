@@ -64,7 +64,7 @@ def check_cap(session: Session, job: Job) -> None:
     if session.noise.origin == SYSTEM and RELEASED not in session.store.stages():
         with open_ledger(job.promise, session.store) as ledger:
             plan = session.as_booked(job.declared_plan)
-            ledger.check_if_open(job.promise.dataset, plan, run_id=session.store.run_id)
+            ledger.check(job.promise.dataset, plan, run_id=session.store.run_id)
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _prepare(
     early = session.as_booked(job.declared_plan)
     ledger = stack.enter_context(open_ledger(promise, session.store)) if session.noise.origin == SYSTEM else None
     if ledger is not None:
-        ledger.check_if_open(promise.dataset, early, run_id=session.store.run_id)  # before any private read
+        ledger.check(promise.dataset, early, run_id=session.store.run_id)  # before any private read
     engine = stack.enter_context(open_engine(job.engine, own_scratch))
     if corpus is None:
         corpus = stack.enter_context(table.open(session.folder.private))

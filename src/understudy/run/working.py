@@ -45,11 +45,20 @@ def open_engine(config: EngineParameters, scratch: Path) -> Iterator[Engine | No
 
     own = config.engine == "processes"
     engine = Processes(config.workers) if own else RayCluster(workers=config.workers, scratch=scratch)
+    path, token = scratch / f"shared-{secrets.token_hex(8)}", secrets.token_bytes(16)
     try:
-        _require_shared(engine, scratch)
+        with atomic_file(path, mode=PRIVATE_MODE) as file:
+            file.write(token)
+        if engine.ask(partial(_read, path)) != token:
+            raise EngineError(
+                "The machines of the cluster cannot read the run's private folder.",
+                "Name a folder on a drive that all of them share: --scratch FOLDER.",
+            )
+        path.unlink()
         engine.ask(kind_of_worker, always=True)
         yield engine
     finally:
+        path.unlink(missing_ok=True)
         engine.close()
 
 
@@ -58,7 +67,7 @@ def require_same_vectors(
 ) -> None:
     """Check that all workers, even those that join later, give some public texts the same vectors; else EngineError.
 
-    With ``say``, which is told what takes minutes, check before on this machine and on every kind of worker that texts
+    With ``say``, which reports what takes minutes, check first on this machine and on every kind of worker that texts
     do not change each other's vectors; else ModelError. Without, no bound on one record's influence may depend on the
     vectors.
     """
@@ -113,21 +122,6 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return ""
-
-
-def _require_shared(engine: Engine, scratch: Path) -> None:
-    """Check that every worker reads in ``scratch`` what this process writes there."""
-    path, token = scratch / f"shared-{secrets.token_hex(8)}", secrets.token_bytes(16)
-    with atomic_file(path, mode=PRIVATE_MODE) as file:
-        file.write(token)
-    try:
-        if engine.ask(partial(_read, path)) != token:
-            raise EngineError(
-                "The machines of the cluster cannot read the run's private folder.",
-                "Name a folder on a drive that all of them share: --scratch FOLDER.",
-            )
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> bytes | None:

@@ -85,10 +85,27 @@ def prepare(
                 "The table does not have the incidence of secrets that was declared public.",
                 "Make the file with `understudy secrets incidence` from this table, with the same options.",
             )
-    check_public_corpus(parameters, preparation.labels)
+    labels = preparation.labels
+    if not parameters.records_without_secrets_are_public:  # else there is one set of clusters, whatever their labels
+        if parameters.public_label and not labels.names:
+            raise ConfigError(
+                "The public corpus is to have labels (public_label), and the private table has none.",
+                "Leave out --public-label, or give the private table labels with --label and --labels.",
+            )
+        counts = np.zeros(labels.size, dtype=np.int64)
+        with open_public(parameters, labels) as public:
+            for batch in public.batches():
+                counts += np.bincount(batch.labels, minlength=len(counts))
+        fewest = int(counts.min() if parameters.public_label else counts.sum())
+        if fewest < parameters.clusters:
+            raise ConfigError(
+                f"The public corpus has {fewest} texts{' of a label' if parameters.public_label else ''}, fewer than "
+                f"the {parameters.clusters} clusters.",
+                "Lower clusters, or give a larger public corpus.",
+            )
     if preparation.resuming:
         return None
-    shape = (preparation.labels.size, parameters.clusters, 1 + preparation.dimension)
+    shape = (labels.size, parameters.clusters, 1 + preparation.dimension)
     require_releasable(shape, cure="Lower clusters.")
     return public_clusters(parameters, corpus, rates, preparation)
 
@@ -194,29 +211,6 @@ _PUBLIC_FILES = {
     "incidence_file": "incidence of secrets",
     "secret_budgets": "secret budgets",
 }
-
-
-def check_public_corpus(parameters: SecPEParameters, labels: LabelSet) -> None:
-    """Check that the public corpus has enough texts for its clusters, and labels only if the private table has some;
-    else raise ConfigError."""
-    if parameters.records_without_secrets_are_public:
-        return  # one set of clusters, whatever their labels
-    if parameters.public_label and not labels.names:
-        raise ConfigError(
-            "The public corpus is to have labels (public_label), and the private table has none.",
-            "Leave out --public-label, or give the private table labels with --label and --labels.",
-        )
-    counts = np.zeros(labels.size, dtype=np.int64)
-    with open_public(parameters, labels) as public:
-        for batch in public.batches():
-            counts += np.bincount(batch.labels, minlength=len(counts))
-    fewest = int(counts.min() if parameters.public_label else counts.sum())
-    if fewest < parameters.clusters:
-        raise ConfigError(
-            f"The public corpus has {fewest} texts{' of a label' if parameters.public_label else ''}, fewer than the "
-            f"{parameters.clusters} clusters.",
-            "Lower clusters, or give a larger public corpus.",
-        )
 
 
 def open_public(parameters: SecPEParameters, labels: LabelSet) -> Corpus:
