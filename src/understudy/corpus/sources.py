@@ -84,9 +84,9 @@ class Reading:
         except (LookupError, ValueError):
             problem = f"The encoding {self.encoding!r} is unknown."
             raise ConfigError(problem, "Use utf-8, latin-1 or the like.") from None
-        # With shift states (ISO 2022, HZ, UTF-7), units of several bytes (UTF-16, UTF-32) or EBCDIC, a stray byte in one
-        # row changes all later rows, or ends the reading. In the other encodings a line break, quote, comma or tab is
-        # the same byte as in ASCII, and never part of a longer character.
+        # A stray byte in one row changes all later rows, or ends the reading, in encodings with shift states (ISO 2022,
+        # HZ, UTF-7) or units of several bytes (UTF-16, UTF-32), and in EBCDIC. In the others a line break, quote, comma
+        # or tab is the same byte as in ASCII, and never part of a longer character.
         if not _SELF_CONTAINED.fullmatch(name) or b'\n\r\t,"'.decode(name) != '\n\r\t,"':
             raise ConfigError(
                 f"In the encoding {self.encoding!r} one row could change how later rows are read.",
