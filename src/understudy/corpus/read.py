@@ -26,9 +26,8 @@ from understudy.corpus.arrow import (
 )
 from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog
 from understudy.corpus.corpus import Corpus, OpenTable, Pass
-from understudy.corpus.delimited import csv_delimiter, csv_header, csv_rows
 from understudy.corpus.normalise import tidy
-from understudy.corpus.readers import Row
+from understudy.corpus.readers import Row, csv_delimiter, csv_header, csv_rows
 from understudy.corpus.schema import Schema
 from understudy.corpus.sources import (
     MAX_BAD_ROWS,
@@ -39,10 +38,10 @@ from understudy.corpus.sources import (
     describe_file,
     find_files,
     is_texts,
+    parse_address,
     remove_spool,
     spool_stdin,
 )
-from understudy.corpus.storage import parse_address
 from understudy.schema.columns import Column, cross_labels, crossed_columns, declared_columns, parse
 from understudy.schema.labels import Label, LabelType, declared_labels, output_type, typed_labels, undeclared
 from understudy.schema.layout import FileFormat, Layout, typed_layout

@@ -21,7 +21,7 @@ from understudy.base.lazy import arrow_types as t
 from understudy.base.lazy import pa, pc, pq
 from understudy.base.parquet import count_values
 from understudy.base.untrusted import parse_json, writable
-from understudy.corpus.delimited import lift_cell_limit, unescaped
+from understudy.corpus.readers import lift_cell_limit, unescaped
 from understudy.evaluate.metrics.results import Evaluation, ReleasedMetrics, load_evaluation, load_released
 from understudy.release import PublicSchema
 from understudy.run.outputs import find_table, provenance_beside, schema_of_table
