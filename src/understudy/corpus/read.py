@@ -500,8 +500,11 @@ def read_header(
 
     Raises ConfigError or CorpusError if the table cannot be found or has no header.
     """
-    reading = Reading(format=format, delimiter=delimiter, encoding=encoding)
     file = find_files([source] if isinstance(source, (str, os.PathLike)) else source, format=format)[0]
+    return _header(file, Reading(format=format, delimiter=delimiter, encoding=encoding))
+
+
+def _header(file: DataFile, reading: Reading) -> list[tuple[str, Kind | None]]:
     if file.format == "parquet":
         return [(field.name, _kind(field.type)) for field in arrow.parquet_schema(file)]
     if file.format == "jsonl":
@@ -515,10 +518,10 @@ def read_header(
     if isinstance(names, CorpusError):
         raise names
     names = list(cast("Iterable[object]", names))
-    if error := readers.undecoded(names, file.shown, encoding):
+    if error := readers.undecoded(names, file.shown, reading.encoding):
         raise error
     mark = next((each for each in _MARKS if each in str(names[0])), "") if len(names) == 1 else ""
-    if file.format == "csv" and delimiter is None and mark:
+    if file.format == "csv" and reading.delimiter is None and mark:
         raise CorpusError(
             f"The header of {file.shown!r} is one column: its cells seem to be separated by another character.",
             f"Name it: --delimiter {mark!r}."
@@ -534,9 +537,9 @@ def require_header(sources: Sequence[str], columns: Iterable[str], reading: Read
     file = find_files(sources, format=reading.format)[0]
     if file.format == "jsonl":
         return
-    header = read_header(sources, format=reading.format, delimiter=reading.delimiter, encoding=reading.encoding)
     columns = list(columns)
-    names = readers.as_asked([name for name, _ in header], columns) + [name for name, _ in file.partitions]
+    names = readers.as_asked([name for name, _ in _header(file, reading)], columns)
+    names += [name for name, _ in file.partitions]
     if error := readers.header_error(names, columns, file.shown, encoding=reading.encoding):
         raise error
 
