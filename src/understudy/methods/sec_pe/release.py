@@ -77,9 +77,10 @@ def prepare(
     parameters: SecPEParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation
 ) -> Clusters | None:
     """Check that incidence and public corpus are those of the plan, then make the public clusters."""
+    rates = _planned_rates(parameters, plan)
     if parameters.incidence == "public":
         there = incidence(corpus.corpus, needed(preparation.secrets))  # type: ignore[arg-type]
-        if there.sha256 != plan.charges[0].mechanism.incidence:  # type: ignore[attr-defined]
+        if there.sha256 != rates.sha256:
             raise CorpusError(
                 "The table does not have the incidence of secrets that was declared public.",
                 "Make the file with `understudy secrets incidence` from this table, with the same options.",
@@ -106,7 +107,7 @@ def prepare(
         return None
     shape = (labels.size, parameters.clusters, 1 + preparation.dimension)
     require_releasable(shape, cure="Lower clusters.")
-    return public_clusters(parameters, corpus, _planned_rates(parameters, plan), preparation)
+    return public_clusters(parameters, corpus, rates, preparation)
 
 
 _LARGEST_COORDINATE = 1e15  # its square, summed over a dimension, is still a float32
