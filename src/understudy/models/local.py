@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -267,9 +268,12 @@ class _Row:
     steering: Steering | None = None
     answer: list[int] = field(default_factory=list)
     reason: FinishReason | None = None
+    likelihoods: list[float] = field(default_factory=list)
 
-    def take(self, token: int, tokenizer: Any, ends: frozenset[int]) -> None:
-        """Record the sampled token and whether the answer ends with it."""
+    def take(self, token: int, likelihood: float | None, tokenizer: Any, ends: frozenset[int]) -> None:
+        """Record the sampled token, its log-probability if known, and whether the answer ends with it."""
+        if likelihood is not None:
+            self.likelihoods.append(likelihood)
         if token in ends:
             self.reason = "stop"
             return
@@ -297,6 +301,7 @@ class _Row:
             finish_reason=reason if text.strip() else "empty",
             prompt_tokens=len(self.prompt.tokens),
             completion_tokens=len(self.answer) + (reason == "stop" and not cuts),
+            likelihood=fmean(self.likelihoods) if self.likelihoods else None,
         )
 
 
@@ -335,17 +340,19 @@ class Decoder:
         padded = [np.pad(row.prompt.uniforms, (0, longest - len(row.prompt.uniforms))) for row in rows]
         uniforms = torch.tensor(np.array(padded, dtype=np.float32), device=device)
         for step in range(longest):
-            logits = self._model(**block.inputs(), logits_to_keep=1).logits[:, -1]
-            if any(row.steering is not None for row in rows):
-                near = logits.cpu()  # one copy: steering looks at single numbers
+            logits = plain = self._model(**block.inputs(), logits_to_keep=1).logits[:, -1]
+            steered = any(row.steering is not None for row in rows)
+            if steered:
+                near = logits.to("cpu", copy=True)  # one copy: steering looks at single numbers
                 for number, row in enumerate(rows):
                     if row.steering is not None and row.reason is None:
                         row.steering.steer(near[number], row.answer)
                 logits = near.to(device)
             tokens = choose_tokens(logits, temperature=temperature, top_p=top_p, uniform=uniforms[:, step])
-            for row, token in zip(rows, tokens.tolist(), strict=True):
+            likelihoods = _likelihoods(plain, tokens) if steered else [None] * len(rows)
+            for row, token, likelihood in zip(rows, tokens.tolist(), likelihoods, strict=True):
                 if row.reason is None:
-                    row.take(token, self._tokenizer, self._ends)
+                    row.take(token, likelihood, self._tokenizer, self._ends)
             going = [number for number, row in enumerate(rows) if row.reason is None]
             if not going or cancelled.is_set():
                 return
@@ -410,6 +417,12 @@ def choose_tokens(logits: Any, *, temperature: Any, top_p: Any, uniform: Any) ->
         masses = _masses(logits[nucleus], temperature[nucleus])
         tokens[nucleus] = _from_nucleus(masses, top_p[nucleus], uniform[nucleus])
     return tokens
+
+
+def _likelihoods(logits: Any, tokens: Any) -> Any:
+    """Return the log-probability of each row's token, as a list."""
+    plain = logits.float()
+    return (plain.gather(1, tokens[:, None])[:, 0] - plain.logsumexp(-1)).tolist()
 
 
 def _masses(logits: Any, temperature: Any) -> Any:

@@ -19,8 +19,8 @@ from understudy.base.errors import ModelError
 from understudy.models.collect import collect
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 from understudy.text.gate import ENGLISH, OPEN, Earlier, Fault, Gate, Reading
-from understudy.text.prompts.template import PromptTemplate, WritingParameters, load_template
-from understudy.text.prompts.writer import Brief
+from understudy.text.prompts.template import DEFAULT_TEMPERATURE, PromptTemplate, WritingParameters, load_template
+from understudy.text.prompts.writer import ANSWERS, TEMPERATURE, Brief, choices
 from understudy.text.vocabulary.words import kept_phrases, missing_phrases, split_words
 
 Value = str | int | float | bool | datetime.date | datetime.datetime | None
@@ -97,7 +97,7 @@ class Writer:
     @property
     def calls_per_seed(self) -> int:
         """Return the language model calls for one seed, without repairs."""
-        return 0 if self.chat is None else self.parameters.samples or 1
+        return 0 if self.chat is None else self.parameters.samples or (ANSWERS if self.trained else 1)
 
     def write(self, seeds: Sequence[Seed]) -> Iterator[SyntheticRecord]:
         """Return one record per seed, in order; without a text if the model gave none. NoText if it never did."""
@@ -120,6 +120,12 @@ class Writer:
         if asker.problem:  # asking again later may give a text
             raise NoText(f"The language model wrote no text at all: {asker.problem}.", "Repeat the same command later.")
 
+    @property
+    def temperature(self) -> float:
+        """Return the sampling temperature, if not given that of the model."""
+        given = self.parameters.llm_temperature
+        return given if given is not None else TEMPERATURE if self.trained else DEFAULT_TEMPERATURE
+
     def instead_of_phrases(self, label: int) -> tuple[str, ...]:
         """Return what to write around if a label has no sure term: the label's name, or the document type."""
         name = self.labels[label].replace("_", " ") if self.labels else ""
@@ -132,20 +138,19 @@ class Writer:
             self.progress(done // each, asked // each)
 
     def _write(self, asker: Asker, seeds: Sequence[Seed], first: int, earlier: Earlier) -> list[SyntheticRecord]:
-        asked = [seed.phrases[: self.template.settings.prompt_terms] for seed in seeds]
         rows = [self._row(seed) for seed in seeds]
-        prompts = [
-            self._messages(phrases, seed, first + index, row)
-            for index, (seed, phrases, row) in enumerate(zip(seeds, asked, rows, strict=True))
-        ]
         samples = self.calls_per_seed
-        requests = [self._request(prompt, phrases) for prompt, phrases in zip(prompts, asked, strict=True)]
-        answers = asker.ask([request for request in requests for _ in range(samples)])
-        answers = [self._in_form(answer, rows[place // samples]) for place, answer in enumerate(answers)]
-        best = [
-            max(answers[index * samples : (index + 1) * samples], key=partial(self._rank, phrases, prompt, row))
-            for index, (phrases, prompt, row) in enumerate(zip(asked, prompts, rows, strict=True))
+        tried = [
+            self._requests(seed, first + place, row) for place, (seed, row) in enumerate(zip(seeds, rows, strict=True))
         ]
+        answers = iter(asker.ask([request for each in tried for _, request in each]))
+        asked, requests, best = list[Sequence[str]](), list[ChatRequest](), list[Completion]()
+        for each, row in zip(tried, rows, strict=True):
+            answered = [(*one, self._in_form(next(answers), row)) for one in each]
+            phrases, request, answer = max(answered, key=lambda one: self._rank(one[0], one[1].messages, row, one[2]))
+            asked.append(phrases)
+            requests.append(request)
+            best.append(answer)
         blank = [index for index, answer in enumerate(best) if answer.blank and answer.finish_reason != "failed"]
         tries = [samples] * len(seeds)
         for _ in range(1 if self.form is None else self.form.tries):
@@ -176,6 +181,14 @@ class Writer:
             columns = None if row is None else row.values
             records.append(SyntheticRecord(answer.text.strip(), seed.label, provenance, columns))
         return records
+
+    def _requests(self, seed: Seed, number: int, row: Row | None) -> list[tuple[Sequence[str], ChatRequest]]:
+        """Return a seed's requests, each with the phrases that it asks for."""
+        if self.trained:
+            asked = choices(seed.phrases, self.calls_per_seed)
+        else:
+            asked = [seed.phrases[: self.template.settings.prompt_terms]] * self.calls_per_seed
+        return [(phrases, self._request(self._messages(phrases, seed, number, row), phrases)) for phrases in asked]
 
     def _ask_again(
         self,
@@ -251,7 +264,7 @@ class Writer:
         """Return a request for one answer, with the settings of writing."""
         settings = {
             "max_tokens": self.parameters.max_tokens,
-            "temperature": self.parameters.llm_temperature,
+            "temperature": self.temperature,
             "top_p": self.template.settings.top_p,
             "sample": self.seed * 1_000_000,
         }
@@ -379,7 +392,8 @@ def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] =
 
     The score is the share of phrases kept. Small models recite the words that they were given ("rain, harvest,
     prices"), repeat themselves, or copy the examples of the prompt: a phrase directly after its neighbour in the prompt
-    does not count, and a repetitive or copied text loses half.
+    does not count, and a repetitive or copied text loses half. The log-probability of the answer is added if it is
+    known.
     """
     kept = kept_phrases(answer.text, phrases)
     words = split_words(answer.text)
@@ -388,7 +402,7 @@ def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] =
         score /= 2
     if any(_runs(words) & _runs(split_words(turn.content)) for turn in prompt if turn.role == "assistant"):
         score /= 2
-    return not answer.blank, score, answer.finish_reason == "stop"
+    return not answer.blank, score + (answer.likelihood or 0.0), answer.finish_reason == "stop"
 
 
 def _recited(words: Sequence[str], phrases: Sequence[str]) -> int:

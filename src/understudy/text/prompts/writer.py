@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import combinations, cycle, islice
 
 from understudy.models.types import Message
+from understudy.text.vocabulary.terms import load_vocabulary
+
+ANSWERS = 3
+"""Answers to each seed by default, each around another pair of its three rarest phrases; the best one is kept.
+
+More phrases than two in one short text, and frequent words ("when", "get"), were what made texts of so small a model
+senseless; the best of three reads better than one (measured by blind reading, docs/decisions/068)."""
+TEMPERATURE = 0.5
+"""Its default sampling temperature."""
+_RAREST, _AROUND = 3, 2  # phrases of a seed, and of an answer
 
 _ANSWERS = frozenset({"true", "false", "yes", "no", "none", "other"})
 
@@ -17,6 +30,23 @@ def _subject(label: str) -> str:
     """
     words = " ".join(label.replace("_", " ").split())
     return words if sum(map(str.isalpha, words)) > 1 and words.lower().partition(" (")[0] not in _ANSWERS else ""
+
+
+@cache
+def _ranks() -> dict[str, int]:
+    return {term: rank for rank, term in enumerate(load_vocabulary().terms)}
+
+
+def choices(phrases: Sequence[str], answers: int) -> list[tuple[str, ...]]:
+    """Return the phrases to ask for in each of a seed's answers: pairs of its rarest phrases, in their order.
+
+    >>> choices(["when", "mastercard", "get", "pin", "accepted"], 3)
+    [('mastercard', 'pin'), ('mastercard', 'accepted'), ('pin', 'accepted')]
+    """
+    rank = _ranks()
+    rarest = sorted(phrases, key=lambda phrase: rank.get(phrase, len(rank)), reverse=True)[:_RAREST]
+    pairs = list(combinations([phrase for phrase in phrases if phrase in rarest], _AROUND))
+    return list(islice(cycle(pairs or [tuple(phrases)]), answers))
 
 
 @dataclass(frozen=True)
