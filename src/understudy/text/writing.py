@@ -175,6 +175,7 @@ class Writer:
                 "prompt": "writer" if self.trained else self.template.sha256[:12],
                 "model": public_name(asker.chat.model_id),
                 "finish": answer.finish_reason,
+                **({} if answer.likelihood is None else {"likelihood": round(answer.likelihood, 2)}),
                 **({} if self.form is None and tries[index] == samples else {"asked": tries[index]}),
                 **({"fault": faults[index]} if index in faults else {}),
             }
