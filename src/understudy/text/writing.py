@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import PurePath
+from statistics import median
 from typing import Any, Protocol
 
 from understudy.base.errors import ModelError
@@ -20,7 +21,7 @@ from understudy.models.collect import collect
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 from understudy.text.gate import ENGLISH, OPEN, Earlier, Fault, Gate, Reading
 from understudy.text.prompts.template import DEFAULT_TEMPERATURE, PromptTemplate, WritingParameters, load_template
-from understudy.text.prompts.writer import ANSWERS, TEMPERATURE, Brief, choices
+from understudy.text.prompts.writer import ANSWERS, PHRASE_WORTH, TEMPERATURE, Brief, choices
 from understudy.text.vocabulary.words import kept_phrases, missing_phrases, split_words
 
 Value = str | int | float | bool | datetime.date | datetime.datetime | None
@@ -158,6 +159,7 @@ class Writer:
                 tries[index] += 1
             self._replace(asker, best, asked, rows, {index: requests[index] for index in blank})
             blank = [index for index in blank if best[index].blank and best[index].finish_reason != "failed"]
+        self._replace(asker, best, asked, rows, {index: requests[index] for index in _unlikely(best)})
         for _ in range(self.template.settings.repair):
             missing = {index: missing_phrases(best[index].text, asked[index]) for index in range(len(seeds))}
             repairs = {
@@ -384,6 +386,16 @@ class Asker:
         return "" if self._done or not self._problems else self._problems.most_common(1)[0][0]
 
 
+_UNLIKELY = 0.5  # nats below the median at which the log-probability of an answer is low
+
+
+def _unlikely(answers: Sequence[Completion]) -> list[int]:
+    """Return which answers the model itself finds much less likely than most."""
+    known = [answer.likelihood for answer in answers if answer.likelihood is not None]
+    least = median(known) - _UNLIKELY if known else 0.0
+    return [place for place, each in enumerate(answers) if each.likelihood is not None and each.likelihood < least]
+
+
 _REPETITIVE = 0.6  # share of distinct words below which an answer is repetitive
 _COPIED = 5  # consecutive words that mark a copy of the prompt's examples
 
@@ -393,8 +405,8 @@ def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] =
 
     The score is the share of phrases kept. Small models recite the words that they were given ("rain, harvest,
     prices"), repeat themselves, or copy the examples of the prompt: a phrase directly after its neighbour in the prompt
-    does not count, and a repetitive or copied text loses half. The log-probability of the answer is added if it is
-    known.
+    does not count, and a repetitive or copied text loses half. If the log-probability of the answer is known, it is
+    added, and something for each phrase.
     """
     kept = kept_phrases(answer.text, phrases)
     words = split_words(answer.text)
@@ -403,7 +415,9 @@ def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] =
         score /= 2
     if any(_runs(words) & _runs(split_words(turn.content)) for turn in prompt if turn.role == "assistant"):
         score /= 2
-    return not answer.blank, score + (answer.likelihood or 0.0), answer.finish_reason == "stop"
+    if answer.likelihood is not None:
+        score += answer.likelihood + PHRASE_WORTH * len(kept)
+    return not answer.blank, score, answer.finish_reason == "stop"
 
 
 def _recited(words: Sequence[str], phrases: Sequence[str]) -> int:

@@ -234,16 +234,14 @@ def test_the_built_in_writer_is_asked_in_two_lines_and_steered_to_the_phrases() 
     assert chat.asked[0].messages[0].content == "document\ncity: Rome\nWords: fever"
 
 
-def test_the_built_in_writer_is_asked_for_pairs_of_the_rarest_phrases() -> None:
+def test_the_built_in_writer_is_asked_for_the_rarest_phrases_and_pairs_of_them() -> None:
     seed = Seed(("when", "mastercard", "get", "pin", "accepted"), 0)
     write(chat := FakeChat(), [seed], more={"trained": True})
-    assert [each.phrases for each in chat.asked] == [
-        ("mastercard", "pin"),
-        ("mastercard", "accepted"),
-        ("pin", "accepted"),
-    ]
+    whole, *pairs = [each.phrases for each in chat.asked]
+    assert whole == ("mastercard", "get", "pin", "accepted")
+    assert pairs == [("mastercard", "pin"), ("pin", "accepted")]
     write(chat := FakeChat(), [seed], more={"trained": True}, samples=4, llm_temperature=0.9)
-    assert [each.phrases for each in chat.asked][2:] == [("pin", "accepted"), ("mastercard", "pin")]
+    assert [each.phrases for each in chat.asked] == [whole, *pairs, whole]
     assert chat.asked[0].temperature == 0.9
 
 

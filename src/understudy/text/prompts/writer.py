@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations, cycle, islice
+from itertools import cycle, islice, pairwise
 
 from understudy.models.types import Message
 from understudy.text.vocabulary.terms import load_vocabulary
 
 ANSWERS = 3
-"""Answers to each seed by default, each around another pair of its three rarest phrases; the best one is kept.
+"""Answers to each seed by default, the best of which is kept: around its four rarest phrases, and around two pairs.
 
-More phrases than two in one short text, and frequent words ("when", "get"), were what made texts of so small a model
-senseless; the best of three reads better than one (measured by blind reading, docs/decisions/068)."""
+More phrases in one short text, and frequent words ("when", "get"), made texts of so small a model senseless."""
 TEMPERATURE = 0.5
 """Its default sampling temperature."""
-_RAREST, _AROUND = 3, 2  # phrases of a seed, and of an answer
+PHRASE_WORTH = 0.15
+"""What each further phrase in an answer is worth, in mean log-probability."""
 
 _ANSWERS = frozenset({"true", "false", "yes", "no", "none", "other"})
 
@@ -38,15 +38,16 @@ def _ranks() -> dict[str, int]:
 
 
 def choices(phrases: Sequence[str], answers: int) -> list[tuple[str, ...]]:
-    """Return the phrases to ask for in each of a seed's answers: pairs of its rarest phrases, in their order.
+    """Return the phrases to ask for in each of a seed's answers, in the seed's order: its four rarest, then pairs.
 
     >>> choices(["when", "mastercard", "get", "pin", "accepted"], 3)
-    [('mastercard', 'pin'), ('mastercard', 'accepted'), ('pin', 'accepted')]
+    [('mastercard', 'get', 'pin', 'accepted'), ('mastercard', 'pin'), ('pin', 'accepted')]
     """
     rank = _ranks()
-    rarest = sorted(phrases, key=lambda phrase: rank.get(phrase, len(rank)), reverse=True)[:_RAREST]
-    pairs = list(combinations([phrase for phrase in phrases if phrase in rarest], _AROUND))
-    return list(islice(cycle(pairs or [tuple(phrases)]), answers))
+    ordered = sorted(phrases, key=lambda phrase: rank.get(phrase, len(rank)), reverse=True)
+    four, three = ([phrase for phrase in phrases if phrase in ordered[:count]] for count in (4, 3))
+    pairs = pairwise(three) if len(three) > 2 else [three]
+    return list(islice(cycle([tuple(four), *map(tuple, pairs)]), answers))
 
 
 @dataclass(frozen=True)
