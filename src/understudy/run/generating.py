@@ -45,7 +45,7 @@ from understudy.text.writing import Form, NoText, Rows, SyntheticRecord, Value, 
 
 AT_ONCE = 64
 """Largest number of concurrent requests to an endpoint."""
-_IN_BATCHES: Mapping[str, int] = {"seeds_first": 200_000, "seeds_at_once": 200_000, "tries": 1}
+_IN_BATCHES: Mapping[str, int] = {"seeds_trial": 0, "seeds_first": 200_000, "seeds_at_once": 200_000, "tries": 1}
 """Settings for a language model that is asked through batches, where every further round takes another day."""
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import PurePath
 from typing import Any, Protocol
 
@@ -74,6 +74,7 @@ _SEPARATOR = ", "
 _MANY = 10_000  # texts
 MOST_TRIES = 4  # for a text that lacks its required form
 _HOPELESS, _FEW = 2 / 3, 4  # if this share of at least so many texts fail, nothing is asked again
+_USELESS = 0.85  # if this share of the first answers fail, no others are asked for
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class Writer:
     progress: Callable[[int, int], None] = lambda _done, _asked: None  # number of texts so far, and of all
     rows: Rows | None = None  # of typed columns, one for each text, shown in its prompt
     form: Form | None = None  # the required form; None: any
+    seeds_trial: int = 16  # if nearly all of them fail, the rest is not asked for
     seeds_first: int = 128  # if many texts fail, it ends the writing
     seeds_at_once: int = 1024
     trained: bool = False  # the chat model is the built-in writer, asked in the form of its training
@@ -139,19 +141,20 @@ class Writer:
         ]
         samples = self.calls_per_seed
         requests = [self._request(prompt, phrases) for prompt, phrases in zip(prompts, asked, strict=True)]
-        answers = asker.ask([request for request in requests for _ in range(samples)])
-        answers = [self._in_form(answer, rows[place // samples]) for place, answer in enumerate(answers)]
-        best = [
-            max(answers[index * samples : (index + 1) * samples], key=partial(self._rank, phrases, prompt, row))
-            for index, (phrases, prompt, row) in enumerate(zip(asked, prompts, rows, strict=True))
-        ]
-        blank = [index for index, answer in enumerate(best) if answer.blank and answer.finish_reason != "failed"]
         tries = [samples] * len(seeds)
-        for _ in range(1 if self.form is None else self.form.tries):
-            for index in blank:
-                tries[index] += 1
-            self._replace(asker, best, asked, rows, {index: requests[index] for index in blank})
-            blank = [index for index in blank if best[index].blank and best[index].finish_reason != "failed"]
+        best, trial = list[Completion](), (not first and self.seeds_trial) or len(seeds)
+        for end in sorted({min(trial, len(seeds)), len(seeds)}):
+            some = range(len(best), end)
+            answers = iter(asker.ask([requests[index] for index in some for _ in range(samples)]))
+            for index in some:
+                worth = partial(self._rank, asked[index], prompts[index], rows[index])
+                own = [self._in_form(answer, rows[index]) for answer in islice(answers, samples)]
+                best.append(max(own, key=worth))
+            if end < len(seeds):
+                if self.form is not None and all(answer.blank for answer in best):
+                    self._fill(asker, best, asked, rows, requests, tries)
+                self.require_use(asker, best, asked, requests)
+        self._fill(asker, best, asked, rows, requests, tries)
         for _ in range(self.template.settings.repair):
             missing = {index: missing_phrases(best[index].text, asked[index]) for index in range(len(seeds))}
             repairs = {
@@ -175,6 +178,43 @@ class Writer:
             columns = None if row is None else row.values
             records.append(SyntheticRecord(answer.text.strip(), seed.label, provenance, columns))
         return records
+
+    def _fill(
+        self,
+        asker: Asker,
+        best: list[Completion],
+        asked: Sequence[Sequence[str]],
+        rows: Sequence[Row | None],
+        requests: Sequence[ChatRequest],
+        tries: list[int],
+    ) -> None:
+        """Ask again for blank answers."""
+        for _ in range(1 if self.form is None else self.form.tries):
+            blank = [index for index, answer in enumerate(best) if answer.blank and answer.finish_reason != "failed"]
+            for index in blank:
+                tries[index] += 1
+            self._replace(asker, best, asked, rows, {index: requests[index] for index in blank})
+
+    def require_use(
+        self,
+        asker: Asker,
+        best: Sequence[Completion],
+        asked: Sequence[Sequence[str]],
+        requests: Sequence[ChatRequest],
+    ) -> None:
+        """Raise NoText or ModelError if all of the first answers are blank, or nearly all fail."""
+        asker.require_text()
+        if all(answer.blank for answer in best):
+            raise NoText("The language model wrote no text at all.", "Ask another one (--llm).")
+        earlier = Earlier()
+        found: list[Fault | None] = [
+            self._fault(answer, phrases, request.messages)
+            or (None if earlier.takes(self.words_of(answer.text)) else "duplicate")
+            for answer, phrases, request in zip(best, asked, requests, strict=False)
+            if not answer.blank
+        ]
+        if sum(map(bool, found)) > _USELESS * len(best):
+            self.gate.require(Reading.of(found))
 
     def _ask_again(
         self,
