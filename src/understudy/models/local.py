@@ -14,7 +14,8 @@ import math
 import re
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -138,7 +139,8 @@ class LocalChat:
     assistant's.
 
     Arguments as for :class:`understudy.models.causal.CausalModel`; ``seed`` is for sampling, and ``writer`` adds the
-    shipped adapters, which write around the ``phrases`` of a request (:mod:`understudy.models.writer`).
+    shipped adapters, which write around the ``phrases`` of a request (:mod:`understudy.models.writer`). ``paced`` is
+    called after some seconds, and each time that these have doubled, with an estimate of the seconds per answer.
 
     Raises ModelError if the extra ``local`` is missing, or the folder does not contain such a model.
     """
@@ -152,9 +154,11 @@ class LocalChat:
         device: str | None = None,
         dtype: str | None = None,
         writer: bool = False,
+        paced: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
         require_local()
         self._device = device or best_device()
+        self._paced = paced
         self._seed = seed
         model, self._tokenizer, weights = load_weights(folder, name=name, device=self._device, dtype=dtype)
         self._decoder = Decoder(model, self._tokenizer)
@@ -173,11 +177,12 @@ class LocalChat:
             if prompt is None:
                 reason = f"the prompt fills the model's window of {self._window} tokens"
                 yield index, Completion(text="", finish_reason="failed", error=reason)
-        cancelled = threading.Event()
+        cancelled, pace = threading.Event(), Pace(self._paced)
         pool = worker_pool(self._device)
         try:
             running = [
-                loop.run_in_executor(pool, self._answer, batch, cancelled) for batch in batches(prompts, self._device)
+                loop.run_in_executor(pool, self._answer, batch, cancelled, pace)
+                for batch in batches(prompts, self._device)
             ]
             for batch in asyncio.as_completed(running):
                 for answered in await batch:
@@ -186,8 +191,11 @@ class LocalChat:
             cancelled.set()
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _answer(self, batch: list[tuple[int, Prompt]], cancelled: threading.Event) -> list[tuple[int, Completion]]:
-        completions = self._decoder.answer([prompt for _, prompt in batch], cancelled=cancelled)
+    def _answer(
+        self, batch: list[tuple[int, Prompt]], cancelled: threading.Event, pace: Pace
+    ) -> list[tuple[int, Completion]]:
+        pace.begin(len(batch))
+        completions = self._decoder.answer([prompt for _, prompt in batch], cancelled=cancelled, stepped=pace.step)
         give_back_memory()
         return [(index, completion) for (index, _), completion in zip(batch, completions, strict=False)]
 
@@ -215,6 +223,32 @@ class LocalChat:
             phrases=request.phrases if self._writer else (),
             chats=chats and not self._writer,
         )
+
+
+_TYPICAL = 40  # tokens of an answer
+_FIRST_SECONDS = 5.0
+
+
+class Pace:
+    """Estimates the seconds per answer from the tokens so far, of all batches."""
+
+    def __init__(self, paced: Callable[[float], None]) -> None:
+        self._paced = paced
+        self._begun, self._next = math.inf, _FIRST_SECONDS
+        self._rows = self._tokens = 0
+
+    def begin(self, rows: int) -> None:
+        """Count the rows of a batch."""
+        self._rows += rows
+
+    def step(self, rows: int) -> None:
+        """Count a token of so many rows. Time begins with the first, as prompts are read much faster."""
+        self._begun = min(self._begun, now := time.monotonic())
+        took = now - self._begun
+        self._tokens += rows if took else 0
+        if took >= self._next:
+            self._next = 2 * took
+            self._paced(max(took / self._rows, took * _TYPICAL / self._tokens))
 
 
 def give_back_memory() -> None:
@@ -308,11 +342,18 @@ class Decoder:
         self._tokenizer = tokenizer
         self._ends = end_tokens(model, tokenizer)
 
-    def answer(self, prompts: Sequence[Prompt], *, cancelled: threading.Event) -> list[Completion]:
-        """Return one completion per prompt, in order; empty once ``cancelled`` is set."""
+    def answer(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        cancelled: threading.Event,
+        stepped: Callable[[int], None] = lambda _rows: None,
+    ) -> list[Completion]:
+        """Return one completion per prompt, in order; empty once ``cancelled`` is set. ``stepped`` is called with the
+        number of unfinished rows at each token."""
         rows = [_Row(prompt, self._steering(prompt)) for prompt in prompts]
         with torch.inference_mode():
-            self._decode(rows, cancelled)
+            self._decode(rows, cancelled, stepped)
         return [] if cancelled.is_set() else [row.completion(self._tokenizer) for row in rows]
 
     def _steering(self, prompt: Prompt) -> Steering | None:
@@ -325,7 +366,7 @@ class Decoder:
     def _longer(self) -> Any:
         return lengthening(self._tokenizer)
 
-    def _decode(self, rows: list[_Row], cancelled: threading.Event) -> None:
+    def _decode(self, rows: list[_Row], cancelled: threading.Event, stepped: Callable[[int], None]) -> None:
         """Run the model until every row has ended."""
         longest = max(len(row.prompt.uniforms) for row in rows)
         block = self._prefill([row.prompt.tokens for row in rows], room=longest)
@@ -347,6 +388,7 @@ class Decoder:
                 if row.reason is None:
                     row.take(token, self._tokenizer, self._ends)
             going = [number for number, row in enumerate(rows) if row.reason is None]
+            stepped(len(going))
             if not going or cancelled.is_set():
                 return
             if len(going) <= len(rows) * 7 // 8:  # not at every end: each time copies the cache
