@@ -390,4 +390,4 @@ def test_the_seconds_per_answer_are_estimated_from_the_tokens_so_far(monkeypatch
     for _ in range(81):  # a second for each token of 30 rows
         now += 1
         pace.step(30)
-    assert told == pytest.approx([40 / 30] * 4 + [80 / 30])  # of 5, 10, 20, 40 and 80 seconds; the last, of 80 tokens
+    assert told == pytest.approx([45 / 30] * 3 + [60 / 30, 100 / 30])  # after 5, 10, 20, 40 and 80 tokens

@@ -9,7 +9,7 @@ def test_the_time_is_said_when_it_is_long_and_again_only_if_it_proves_wrong() ->
     said: list[str] = []
     duration = Duration(said.append, answers_each=4)
     duration.begin(0, 60)
-    for seconds in (0.1, 0.2, 0.21, 0.29, 0.31, 0.3, 0.9, 0.8):
+    for seconds in (0.1, 0.2, 0.21, 0.25, 0.31, 0.3, 0.9, 0.8):
         duration.paced(seconds)
     assert [line.rpartition(" about ")[2] for line in said] == ["50 s.", "70 s.", "4 min."]
 

@@ -225,7 +225,7 @@ class LocalChat:
         )
 
 
-_TYPICAL = 40  # tokens of an answer
+_TYPICAL, _MORE = 45, 20  # tokens of an answer, and at least of the rest of one that has not ended
 _FIRST_SECONDS = 5.0
 
 
@@ -236,19 +236,22 @@ class Pace:
         self._paced = paced
         self._begun, self._next = math.inf, _FIRST_SECONDS
         self._rows = self._tokens = 0
+        self._going: dict[int, int] = {}  # unfinished rows of each thread
 
     def begin(self, rows: int) -> None:
         """Count the rows of a batch."""
         self._rows += rows
 
     def step(self, rows: int) -> None:
-        """Count a token of so many rows. Time begins with the first, as prompts are read much faster."""
+        """Count a token of so many unfinished rows. Time begins with the first, as prompts are read much faster."""
         self._begun = min(self._begun, now := time.monotonic())
+        self._going[threading.get_ident()] = rows
         took = now - self._begun
         self._tokens += rows if took else 0
         if took >= self._next:
             self._next = 2 * took
-            self._paced(max(took / self._rows, took * _TYPICAL / self._tokens))
+            each = max(_TYPICAL, (self._tokens + _MORE * sum(self._going.values())) / self._rows)
+            self._paced(took * each / self._tokens)
 
 
 def give_back_memory() -> None:

@@ -189,7 +189,7 @@ def _verdict(made: Release, records: Sequence[SyntheticRecord], reading: Reading
 
 
 _LONG = 30  # seconds that are worth a message
-_OTHER = 1.5  # factor between two estimates that is worth one
+_OTHER = 1.3  # factor between two estimates that is worth one
 
 
 @dataclass
