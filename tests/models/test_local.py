@@ -384,10 +384,11 @@ def test_memory_is_given_back_after_each_batch(chat: LocalChat, monkeypatch: pyt
 def test_the_seconds_per_answer_are_estimated_from_the_tokens_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(local.time, "monotonic", lambda: now)
-    told: list[float] = []
-    pace = local.Pace(told.append)
+    told: list[tuple[float, int]] = []
+    pace = local.Pace(lambda *each: told.append(each), 30)
     pace.begin(30)
     for _ in range(81):  # a second for each token of 30 rows
         now += 1
         pace.step(30)
-    assert told == pytest.approx([45 / 30] * 3 + [60 / 30, 100 / 30])  # after 5, 10, 20, 40 and 80 tokens
+    assert told[0] == (50 / 30, 30)
+    assert told[-1] == pytest.approx((82 / 30, 30))  # after 62 tokens, with 20 more

@@ -140,7 +140,7 @@ class LocalChat:
 
     Arguments as for :class:`understudy.models.causal.CausalModel`; ``seed`` is for sampling, and ``writer`` adds the
     shipped adapters, which write around the ``phrases`` of a request (:mod:`understudy.models.writer`). ``paced`` is
-    called after some seconds, and each time that these have doubled, with an estimate of the seconds per answer.
+    called after some seconds, and now and then, with an estimate of the seconds per answer and the number of answers.
 
     Raises ModelError if the extra ``local`` is missing, or the folder does not contain such a model.
     """
@@ -154,7 +154,7 @@ class LocalChat:
         device: str | None = None,
         dtype: str | None = None,
         writer: bool = False,
-        paced: Callable[[float], None] = lambda _seconds: None,
+        paced: Callable[[float, int], None] = lambda _seconds, _answers: None,
     ) -> None:
         require_local()
         self._device = device or best_device()
@@ -177,7 +177,7 @@ class LocalChat:
             if prompt is None:
                 reason = f"the prompt fills the model's window of {self._window} tokens"
                 yield index, Completion(text="", finish_reason="failed", error=reason)
-        cancelled, pace = threading.Event(), Pace(self._paced)
+        cancelled, pace = threading.Event(), Pace(self._paced, len(prompts))
         pool = worker_pool(self._device)
         try:
             running = [
@@ -225,15 +225,15 @@ class LocalChat:
         )
 
 
-_TYPICAL, _MORE = 45, 20  # tokens of an answer, and at least of the rest of one that has not ended
+_TYPICAL, _MORE = 50, 20  # tokens of an answer (the last of a batch are slow), and of the rest of an unfinished one
 _FIRST_SECONDS = 5.0
 
 
 class Pace:
     """Estimates the seconds per answer from the tokens so far, of all batches."""
 
-    def __init__(self, paced: Callable[[float], None]) -> None:
-        self._paced = paced
+    def __init__(self, paced: Callable[[float, int], None], answers: int) -> None:
+        self._paced, self._answers = paced, answers
         self._begun, self._next = math.inf, _FIRST_SECONDS
         self._rows = self._tokens = 0
         self._going: dict[int, int] = {}  # unfinished rows of each thread
@@ -249,9 +249,9 @@ class Pace:
         took = now - self._begun
         self._tokens += rows if took else 0
         if took >= self._next:
-            self._next = 2 * took
+            self._next = 1.5 * took
             each = max(_TYPICAL, (self._tokens + _MORE * sum(self._going.values())) / self._rows)
-            self._paced(took * each / self._tokens)
+            self._paced(took * each / self._tokens, self._answers)
 
 
 def give_back_memory() -> None:

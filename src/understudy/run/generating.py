@@ -199,6 +199,7 @@ class Duration:
     say: Callable[[str], None] = lambda _line: None
     answers_each: int = 1  # per text
     texts: int = 0  # that are written now
+    most: int = 0  # answers that were requested together
     said: float = 0.0
 
     def begin(self, done: int, asked: int) -> None:
@@ -206,10 +207,10 @@ class Duration:
         if not (done and self.texts):
             self.texts = asked - done
 
-    def paced(self, seconds: float) -> None:
-        """Take the seconds per answer."""
-        whole = self.texts * self.answers_each * seconds
-        if whole > _LONG and not 1 / _OTHER < whole / (self.said or 1e9) < _OTHER:
+    def paced(self, seconds: float, answers: int) -> None:
+        """Take the seconds per answer, if that many are requested together: fewer are slower, each."""
+        self.most, whole = max(self.most, answers), self.texts * self.answers_each * seconds
+        if answers == self.most and whole > _LONG and not 1 / _OTHER < whole / (self.said or 1e9) < _OTHER:
             self.said = whole
             took = f"{round(whole, -1):.0f} s" if whole < 100 else f"{whole / 60:.0f} min"
             self.say(f"At the present speed of this machine, {in_texts(self.texts)} take about {took}.")
@@ -549,7 +550,7 @@ def _without_text(session: Session, named: Chat, made: Release) -> str:
     return f"{check}, and `understudy generate {file} --output ELSEWHERE` asks another model: both cost no budget."
 
 
-def load_chat(named: Chat, listener: Listener, paced: Callable[[float], None] | None = None) -> ChatModel:
+def load_chat(named: Chat, listener: Listener, paced: Callable[[float, int], None] | None = None) -> ChatModel:
     options: dict[str, Any] = {"extra_body": named.extra_body} if named.extra_body else {}
     if preset_of(named.llm) is not None:
         options |= {
