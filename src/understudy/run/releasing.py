@@ -47,7 +47,7 @@ from understudy.privacy.verdict import Verdict
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
 from understudy.release.statement import Sealed, Statement
-from understudy.run.door import Paid, open_ledger, pay
+from understudy.run.door import SOURCE, Paid, open_ledger, pay
 from understudy.run.generating import Writing, require_room
 from understudy.run.job import Job
 from understudy.run.parts import Table
@@ -119,6 +119,8 @@ def make_release(
 
         # 2. Charge the whole plan, synced before any noise is drawn.
         paid = pay(ready.ledger, job.promise.dataset, ready.plan, ready.corpus, ready.found, session, listener)
+        places = np.frombuffer(job.table.places(session.folder.root), np.uint8)
+        session.store.keep_once(SOURCE, lambda: {"places": places})
         at = _opened(session, job, ready, paid, listener)
 
         # 3. Measure, part by part; the result of a part is released, and the next parts see it.
@@ -165,7 +167,16 @@ def _release_there(session: Session, job: Job, listener: Listener, *, resume: bo
             f"{job.promise.dataset!r}.",
             f"Name another folder with --output, or, if it is the same table, --dataset {made.statement.dataset}.",
         )
-    listener.say(f"{file.name} exists already: no private record is read, and nothing is charged{more}.")
+    kept, of = session.store.value(SOURCE), ""
+    if kept is not None and kept["places"].tobytes() != job.table.places(session.folder.root):
+        if job.dataset is None:
+            raise ResumeError(
+                f"The Release in {session.folder.root.name} was made from a table of the same name in another place.",
+                "Name another folder with --output, and another dataset with --dataset; or, if it is the same table, "
+                f"--dataset {made.statement.dataset}.",
+            )
+        of = ", made from a table in another place that was named the same dataset"
+    listener.say(f"{file.name} exists already{of}: no private record is read, and nothing is charged{more}.")
     session.folder.write_statement(made.statement, labelled=made.schema.label is not None)
     session.clear_scratch(_scratch(session, job))
     return made
