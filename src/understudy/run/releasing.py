@@ -117,7 +117,8 @@ def make_release(
         # 1. Check, load, plan and probe everything that could fail; nothing is charged yet.
         ready = _prepare(stack, session, job, corpus, writing, listener)
 
-        # 2. Charge the whole plan, synced before any noise is drawn.
+        # 2. Charge the whole plan, synced before any noise is drawn. A table without rows is charged like any other:
+        #    whether it has one is private, as an empty table and one with a single record are neighbours.
         paid = pay(ready.ledger, job.promise.dataset, ready.plan, ready.corpus, ready.found, session, listener)
         places = np.frombuffer(job.table.places(session.folder.root), np.uint8)
         session.store.keep_once(SOURCE, lambda: {"places": places})
@@ -227,6 +228,11 @@ def _prepare(
     if left := [name for name in corpus.layout.columns if name not in {*_synthesised(corpus), *corpus.schema.columns}]:
         names = ", ".join(printable(name) for name in left)
         listener.say(f"The synthetic table leaves out columns that are not declared (--columns): {names}.")
+    if taken := _types_taken(corpus):
+        listener.say(
+            f"Taken from the table in memory as public facts: its columns' names and these types: {taken}. If it was "
+            "read in a way that infers types from values, give these columns as strings."
+        )
     session.folder.require_writable()
     planned = _planned_release(job, corpus, plan, preparation)
     require_readable(planned)
@@ -418,6 +424,14 @@ def _owner(corpus: Corpus) -> Column | None:
     name = corpus.schema.owner
     declared = (column for column in corpus.schema.declared if column.name == name)
     return None if name is None else next(declared, Column(name, "identifier"))
+
+
+def _types_taken(corpus: Corpus) -> str:
+    """Return the columns of the synthetic table that have the types of a table in memory, other than text, in words."""
+    layout = corpus.layout.of(_synthesised(corpus))
+    kinds = {each: kind for each, kind in layout.types.items() if not layout.is_text(each) or "dictionary" in kind}
+    kinds = {each: "category" if "dictionary" in kind else kind for each, kind in {**kinds, **layout.dtypes}.items()}
+    return ", ".join(f"{printable(each)} ({kinds[each]})" for each in layout.in_order(kinds) if not layout.format)
 
 
 def _synthesised(corpus: Corpus) -> set[str]:
