@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,6 +38,13 @@ from understudy.text.vocabulary.words import split_words
 def writes_around_phrases(method: Method, form: TextForm, record_columns: tuple[str, ...]) -> bool:
     """Return whether texts without parts are written around phrases, which can replace them."""
     return method.needs.generation_llm == "optional" and not (method.needs.candidates or form or record_columns)
+
+
+def _place(file: str, root: Path) -> str:
+    try:
+        return file if "://" in file or file == "-" else os.path.relpath(Path(file).resolve(), root)
+    except ValueError:  # on another drive
+        return str(Path(file).resolve())
 
 
 # Parts appear in no help or schema; reading their fields' docstrings would double the import time of this file.
@@ -326,6 +334,10 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
         if source is None:
             source = self.data[0] if len(self.data) == 1 else self.data
         return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
+
+    def places(self, root: Path) -> bytes:
+        """Return where its files are, seen from the output folder, or their addresses; empty if it has none."""
+        return "\n".join(_place(each, root.resolve()) for each in self.data).encode("utf-8", "surrogatepass")
 
     def require_header(self) -> None:
         """Check that the files' header, which is public, has the named columns, before anything is made."""

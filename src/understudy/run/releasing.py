@@ -44,7 +44,7 @@ from understudy.privacy.verdict import Verdict
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
 from understudy.release.statement import Sealed, Statement
-from understudy.run.door import Paid, open_ledger, pay
+from understudy.run.door import SOURCE, Paid, open_ledger, pay
 from understudy.run.generating import Writing, require_room
 from understudy.run.job import Job
 from understudy.run.parts import Table
@@ -114,8 +114,11 @@ def make_release(
         # 1. Check, load, plan and probe everything that could fail; nothing is charged yet.
         ready = _prepare(stack, session, job, corpus, writing, listener)
 
-        # 2. Charge the whole plan, synced before any noise is drawn.
+        # 2. Charge the whole plan, synced before any noise is drawn. A table without rows is charged like any other:
+        #    whether it has one is private, as an empty table and one with a single record are neighbours.
         paid = pay(ready.ledger, job.promise.dataset, ready.plan, ready.corpus, ready.found, session, listener)
+        places = np.frombuffer(job.table.places(session.folder.root), np.uint8)
+        session.store.keep_once(SOURCE, lambda: {"places": places})
         at = _opened(session, job, ready, paid, listener)
 
         # 3. Measure, part by part; the result of a part is released, and the next parts see it.
@@ -169,7 +172,16 @@ def _release_there(session: Session, job: Job, listener: Listener, *, resume: bo
             f"{job.promise.dataset!r}.",
             f"Name another folder with --output, or, if it is the same table, --dataset {made.statement.dataset}.",
         )
-    listener.say(f"{file.name} exists already: no private record is read, and nothing is charged{more}.")
+    kept, of = session.store.value(SOURCE), ""
+    if kept is not None and kept["places"].tobytes() != job.table.places(session.folder.root):
+        if job.dataset is None:
+            raise ResumeError(
+                f"The Release in {session.folder.root.name} was made from a table of the same name in another place.",
+                "Name another folder with --output, and another dataset with --dataset; or, if it is the same table, "
+                f"--dataset {made.statement.dataset}.",
+            )
+        of = ", made from a table in another place that was named the same dataset"
+    listener.say(f"{file.name} exists already{of}: no private record is read, and nothing is charged{more}.")
     session.folder.write_statement(made.statement, labelled=made.schema.label is not None)
     session.clear_scratch(_scratch(session, job))
     return made
@@ -220,6 +232,11 @@ def _prepare(
     if left := [name for name in corpus.layout.columns if name not in {*_synthesised(corpus), *corpus.schema.columns}]:
         names = ", ".join(printable(name) for name in left)
         listener.say(f"The synthetic table leaves out columns that are not declared (--columns): {names}.")
+    if taken := _types_taken(corpus):
+        listener.say(
+            f"Taken from the table in memory as public facts: its columns' names and these types: {taken}. If it was "
+            "read in a way that infers types from values, give these columns as strings."
+        )
     session.folder.require_writable()
     planned = _planned_release(job, corpus, plan, preparation)
     require_readable(planned)
@@ -416,6 +433,14 @@ def _owner(corpus: Corpus) -> Column | None:
     name = corpus.schema.owner
     declared = (column for column in corpus.schema.declared if column.name == name)
     return None if name is None else next(declared, Column(name, "identifier"))
+
+
+def _types_taken(corpus: Corpus) -> str:
+    """Return the columns of the synthetic table that have the types of a table in memory, other than text, in words."""
+    layout = corpus.layout.of(_synthesised(corpus))
+    kinds = {each: kind for each, kind in layout.types.items() if not layout.is_text(each) or "dictionary" in kind}
+    kinds = {each: "category" if "dictionary" in kind else kind for each, kind in {**kinds, **layout.dtypes}.items()}
+    return ", ".join(f"{printable(each)} ({kinds[each]})" for each in layout.in_order(kinds) if not layout.format)
 
 
 def _synthesised(corpus: Corpus) -> set[str]:

@@ -75,6 +75,7 @@ _SEPARATOR = ", "
 _MANY = 10_000  # texts
 MOST_TRIES = 4  # for a text that lacks its required form
 _HOPELESS, _FEW = 2 / 3, 4  # if this share of at least so many texts fail, nothing is asked again
+_USELESS = 0.85  # if this share of the first answers fail, no others are asked for
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ class Writer:
     progress: Callable[[int, int], None] = lambda _done, _asked: None  # number of texts so far, and of all
     rows: Rows | None = None  # of typed columns, one for each text, shown in its prompt
     form: Form | None = None  # the required form; None: any
+    seeds_trial: int = 16  # if nearly all of them fail, the rest is not asked for
     seeds_first: int = 128  # if many texts fail, it ends the writing
     seeds_at_once: int = 1024
     trained: bool = False  # the chat model is the built-in writer, asked in the form of its training
@@ -118,6 +120,9 @@ class Writer:
             yield from records
             if end < len(seeds):  # a model that is to blame is not asked for the rest
                 self.gate.require(Reading.of([each.provenance.get("fault") for each in records if each.text]))
+        self._require_text(asker)
+
+    def _require_text(self, asker: Asker) -> None:
         if asker.problem:  # asking again later may give a text
             raise NoText(f"The language model wrote no text at all: {asker.problem}.", "Repeat the same command later.")
 
@@ -144,22 +149,28 @@ class Writer:
         tried = [
             self._requests(seed, first + place, row) for place, (seed, row) in enumerate(zip(seeds, rows, strict=True))
         ]
-        answers = iter(asker.ask([request for each in tried for _, request in each]))
-        asked, requests, best = list[Sequence[str]](), list[ChatRequest](), list[Completion]()
-        for each, row in zip(tried, rows, strict=True):
-            answered = [(*one, self._in_form(next(answers), row)) for one in each]
-            phrases, request, answer = max(answered, key=lambda one: self._rank(one[0], one[1].messages, row, one[2]))
-            asked.append(phrases)
-            requests.append(request)
-            best.append(answer)
-        blank = [index for index, answer in enumerate(best) if answer.blank and answer.finish_reason != "failed"]
         tries = [samples] * len(seeds)
-        for _ in range(1 if self.form is None else self.form.tries):
-            for index in blank:
-                tries[index] += 1
-            self._replace(asker, best, asked, rows, {index: requests[index] for index in blank})
-            blank = [index for index in blank if best[index].blank and best[index].finish_reason != "failed"]
-        self._replace(asker, best, asked, rows, {index: requests[index] for index in _unlikely(best)})
+        asked, requests, best = list[Sequence[str]](), list[ChatRequest](), list[Completion]()
+        trial = (not first and self.seeds_trial) or len(seeds)
+        for end in sorted({min(trial, len(seeds)), len(seeds)}):
+            some = range(len(best), end)
+            answers = iter(asker.ask([request for index in some for _, request in tried[index]]))
+            for index in some:
+                row = rows[index]
+                own = [(*one, self._in_form(next(answers), row)) for one in tried[index]]
+                phrases, request, answer = max(own, key=lambda one: self._rank(one[0], one[1].messages, row, one[2]))
+                asked.append(phrases)
+                requests.append(request)
+                best.append(answer)
+            if end < len(seeds):
+                if self.form is not None and all(answer.blank for answer in best):
+                    self._fill(asker, best, asked, rows, requests, tries)
+                self.require_use(asker, best, asked, requests)
+        self._fill(asker, best, asked, rows, requests, tries)
+        unlikely = _unlikely(best)
+        for index in unlikely:
+            tries[index] += 1
+        self._replace(asker, best, asked, rows, {index: requests[index] for index in unlikely})
         for _ in range(self.template.settings.repair):
             missing = {index: missing_phrases(best[index].text, asked[index]) for index in range(len(seeds))}
             repairs = {
@@ -192,6 +203,43 @@ class Writer:
         else:
             asked = [seed.phrases[: self.template.settings.prompt_terms]] * self.calls_per_seed
         return [(phrases, self._request(self._messages(phrases, seed, number, row), phrases)) for phrases in asked]
+
+    def _fill(
+        self,
+        asker: Asker,
+        best: list[Completion],
+        asked: Sequence[Sequence[str]],
+        rows: Sequence[Row | None],
+        requests: Sequence[ChatRequest],
+        tries: list[int],
+    ) -> None:
+        """Ask again for blank answers."""
+        for _ in range(1 if self.form is None else self.form.tries):
+            blank = [index for index, answer in enumerate(best) if answer.blank and answer.finish_reason != "failed"]
+            for index in blank:
+                tries[index] += 1
+            self._replace(asker, best, asked, rows, {index: requests[index] for index in blank})
+
+    def require_use(
+        self,
+        asker: Asker,
+        best: Sequence[Completion],
+        asked: Sequence[Sequence[str]],
+        requests: Sequence[ChatRequest],
+    ) -> None:
+        """Raise NoText or ModelError if all of the first answers are blank, or nearly all fail."""
+        self._require_text(asker)
+        if all(answer.blank for answer in best):
+            raise NoText("The language model wrote no text at all.", "Ask another one (--llm).")
+        earlier = Earlier()
+        found: list[Fault | None] = [
+            self._fault(answer, phrases, request.messages)
+            or (None if earlier.takes(self.words_of(answer.text)) else "duplicate")
+            for answer, phrases, request in zip(best, asked, requests, strict=False)
+            if not answer.blank
+        ]
+        if sum(map(bool, found)) > _USELESS * len(best):
+            self.gate.require(Reading.of(found))
 
     def _ask_again(
         self,
