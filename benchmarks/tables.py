@@ -48,7 +48,7 @@ from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import measure_classifiers
 from understudy.ledger import Ledger
 from understudy.methods.additions.columns.distribution import Distribution
-from understudy.methods.additions.columns.plan import column_charges, require_measurable
+from understudy.methods.additions.columns.plan import column_charges
 from understudy.methods.additions.columns.release import measure_marginals
 from understudy.methods.additions.columns.variables import (
     COLUMNS,
@@ -95,7 +95,6 @@ def distribution(table: CellTable, epsilon: str, way: str) -> Distribution:
         labels = LabelSet(tuple(f"v{n}" for n in range(table.sizes[label])))
         rows = np.column_stack([rows[:, label], np.delete(rows, label, axis=1)])
     variables, parameters = Variables(None, labels, columns), TablesParameters(column_pairs=way)
-    require_measurable(variables, parameters)
     planned = {each.name: each for each in column_charges(us.Budget(epsilon, DELTA), variables, parameters)}
     charges: dict[str, Any] = {name: each.mechanism for name, each in planned.items()}
     records = Records(rows, labelled=label is not None)

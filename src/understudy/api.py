@@ -276,9 +276,10 @@ def evaluate(
     <Evaluation: utility 6>
     """
     from understudy.evaluate.evaluate import evaluate
+    from understudy.evaluate.tables import opened
 
-    with shown(listener) as told:
-        return evaluate(real, synthetic, listener=told, **options)
+    with shown(listener) as told, opened(real, synthetic, options) as (corpus, job):
+        return evaluate(corpus, job, listener=told)
 
 
 def audit(

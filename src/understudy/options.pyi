@@ -12,7 +12,7 @@ class WritingOptions(TypedDict, total=False):
     document_type: str
     prompt: str | PathLike[str] | None
     samples: int | None
-    llm_temperature: float
+    llm_temperature: float | None
     max_tokens: int
     json_schema: str | PathLike[str] | None
     llm: str

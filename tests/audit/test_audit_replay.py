@@ -7,6 +7,7 @@ import sys
 import types
 import warnings
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from secrets import token_hex
@@ -39,6 +40,7 @@ from understudy.models.causal import CausalModel
 from understudy.privacy.mechanisms import COUNT_GRID, NoisySum
 from understudy.privacy.plan import Plan
 from understudy.privacy.tokens import BatchTokens
+from understudy.run.job import Job
 from understudy.run.pipeline import run
 from understudy.run.session import Listener, Witness
 from understudy.run.settings import run_config
@@ -107,7 +109,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Ca
         "understudy.models.catalog.load_chat",
         lambda spec, **options: FakeChat(answer if spec == "talk" else varied),
     )
-    monkeypatch.setattr(replay, "require_local_model", lambda _chat: None)
+    monkeypatch.setattr(replay, "job_of", partial(Job, generates=True))
 
     def load_causal(*_: Any, **__: Any) -> Any:
         tuned = any(

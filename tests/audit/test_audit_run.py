@@ -146,7 +146,7 @@ def test_secrets_are_audited_beside_what_their_noise_means_as_an_epsilon(tmp_pat
 
 def test_which_record_holds_which_secret_cannot_be_public_in_an_audit(tmp_path: Path) -> None:
     settings = run_config(protecting(tmp_path, llm="builtin"))
-    parameters = {**settings.method_parameters, "incidence": "public"}
+    parameters = {**settings.method_parameters, "incidence": "public", "incidence_file": "i.parquet"}
     with pytest.raises(ConfigError, match="but this run declares that public"):
         audit_run(settings.model_copy(update={"method_parameters": parameters}))
 
@@ -248,8 +248,8 @@ def test_an_endpoint_elsewhere_is_refused_since_nothing_is_charged(
 
 
 def test_a_server_of_this_machine_is_inside_by_its_product_s_own_address(tmp_path: Path) -> None:
-    running.require_local_model(config(tmp_path, llm="ollama:any"))
-    running.require_local_model(config(tmp_path, llm="vllm:any", base_url="http://127.0.0.1:9000/v1"))
+    running.job_of(config(tmp_path, llm="ollama:any"))
+    running.job_of(config(tmp_path, llm="vllm:any", base_url="http://127.0.0.1:9000/v1"))
 
 
 COMMAND = ("--canaries", "400", "--prefix-words", "0", "--suffix-terms", "4", "--attacks", "release")

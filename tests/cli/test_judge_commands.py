@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -46,6 +47,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, understudy: Callable[..., Said]) -> C
         return said.out
 
     monkeypatch.setattr(import_module("understudy.evaluate.evaluate"), "evaluate", measure)
+    monkeypatch.setattr(import_module("understudy.evaluate.tables"), "opened", lambda *_: nullcontext((None, None)))
     return show
 
 

@@ -17,8 +17,7 @@ from corpus_tables import COMPRESS, everything_in, rows_of, texts_of
 
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus import Corpus, read_corpus
-from understudy.corpus.sources import find_files
-from understudy.corpus.storage import asked, parse_address
+from understudy.corpus.sources import asked, find_files, parse_address
 from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.run.settings import RunConfig
 

@@ -18,8 +18,7 @@ from understudy.base.errors import CorpusError
 from understudy.corpus import read_corpus
 from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.corpus.delimited import _records
-from understudy.corpus.readers import MOST_NESTED, nests_within
+from understudy.corpus.readers import MOST_NESTED, _records, nests_within
 from understudy.methods.shared.queries.counts import TermCounts
 from understudy.methods.shared.specs import TermCountsSpec
 from understudy.privacy.measurement import exact_sum

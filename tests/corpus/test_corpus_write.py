@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus import read_corpus, write_table
-from understudy.corpus.delimited import escaped, unescaped
+from understudy.corpus.readers import escaped, unescaped
 from understudy.evaluate.synthetic import read_synthetic
 from understudy.evaluate.tables import Named, open_table
 from understudy.release import PublicSchema

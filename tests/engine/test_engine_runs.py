@@ -202,11 +202,19 @@ class Elsewhere(Pickling):
         return None
 
 
-def test_a_folder_that_workers_do_not_see_is_told_before_the_charge(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="cannot read the run's private folder"):
-        run_working._require_shared(Elsewhere(), tmp_path)
-    run_working._require_shared(Pickling(), tmp_path)
-    assert not list(tmp_path.iterdir())
+def test_a_folder_that_workers_do_not_see_is_told_before_the_charge(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    settings = EngineParameters(engine="processes")
+    monkeypatch.setattr(engines, "Processes", lambda _workers: Elsewhere())
+    with (
+        pytest.raises(EngineError, match="cannot read the run's private folder"),
+        run_working.open_engine(settings, tmp_path),
+    ):
+        pass
+    monkeypatch.setattr(engines, "Processes", lambda _workers: Pickling())
+    with run_working.open_engine(settings, tmp_path):
+        assert not list(tmp_path.iterdir())
 
 
 def test_without_ray_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

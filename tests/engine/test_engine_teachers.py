@@ -32,7 +32,6 @@ from understudy.methods.seq_pate.teachers import (
     TeacherAnswers,
     Teachers,
     kind_of_teachers,
-    require_same_teachers,
     require_separate_teachers,
 )
 from understudy.methods.shared.decoding.tuned import Instructions, TunedModel
@@ -191,7 +190,7 @@ def test_machines_that_train_another_bit_are_told_apart_and_their_teachers_are_n
     tmp_path: Path, llama: Path
 ) -> None:
     one, other = faculty_of(llama), faculty_of(llama, LastBit)
-    assert kind_of_teachers(one) == require_separate_teachers(one) == require_same_teachers(Pickling(), one)
+    assert kind_of_teachers(one) == require_separate_teachers(one) == require_separate_teachers(one, Pickling())
     assert kind_of_teachers(one) != kind_of_teachers(other)
     corpus = bounded([Row("a note")])
     for faculty in (other, one):
@@ -203,7 +202,7 @@ def test_machines_that_train_another_bit_are_told_apart_and_their_teachers_are_n
 
 def test_workers_whose_teachers_change_one_another_are_refused(llama: Path) -> None:
     with pytest.raises(PrivacyError, match="change with the texts of other teachers"):
-        require_same_teachers(Pickling(), faculty_of(llama, Leaking))
+        require_separate_teachers(faculty_of(llama, Leaking), Pickling())
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -171,11 +171,11 @@ def test_a_strict_ledger_takes_datasets_that_are_opened_by_hand_only(tmp_path: P
     assert "strict" in call(f"create --strict --ledger {where}").output
     with Ledger(where) as ledger:
         with pytest.raises(LedgerError, match=r'us\.ledger\.open\("clinic", epsilon=E, delta=D\)'):
-            ledger.check_if_open("clinic", pure_plan("0.1"))
+            ledger.check("clinic", pure_plan("0.1"))
         with pytest.raises(LedgerError, match="strict"):
             ledger.open_dataset("clinic", cap=CAP, unit=RECORD, by_hand=False)
         ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
-        ledger.check_if_open("clinic", pure_plan("0.1"))
+        ledger.check("clinic", pure_plan("0.1"))
         ledger.open_dataset("clinic", cap=CAP, unit=RECORD, by_hand=False)  # it is open
     call(f"create --ledger {where}")  # changes nothing
     call(f"create --no-strict --ledger {where}")
@@ -183,7 +183,7 @@ def test_a_strict_ledger_takes_datasets_that_are_opened_by_hand_only(tmp_path: P
     with Ledger(where) as ledger:
         assert not ledger.strict
         assert [strict for _, strict in ledger.strict_changes] == [True, False]
-        ledger.check_if_open("other", pure_plan("0.1"))
+        ledger.check("other", pure_plan("0.1"))
     changes = json.loads(call(f"show --json --ledger {where}").output)["strict_changes"]
     assert [change["strict"] for change in changes] == [True, False]
 

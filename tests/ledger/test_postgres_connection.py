@@ -101,7 +101,6 @@ OPERATIONS = {
     "spent": Operation(charged, lambda it, names: it.spent(names.dataset)),
     "remaining": Operation(charged, lambda it, names: it.remaining(names.dataset)),
     "check": Operation(opened, lambda it, names: it.check(names.dataset, PLAN)),
-    "check_if_open": Operation(nothing, lambda it, names: it.check_if_open(names.dataset, PLAN)),
     "strict": Operation(nothing, lambda it, names: it.strict),
     "strict_changes": Operation(nothing, lambda it, names: it.strict_changes),
     "known_as": Operation(charged, lambda it, names: it.known_as(names.content) == names.dataset),

@@ -206,6 +206,19 @@ def test_concurrency_halves_once_for_a_burst_and_grows_again() -> None:
     assert pace.limit == 1
 
 
+def test_a_server_that_answers_one_after_another_is_not_asked_for_more_than_it_can_answer_in_time() -> None:
+    def settled(seconds_each: float, *, serial: bool) -> int:
+        """The concurrency after many answers; a serial server answers the last of n requests after n times."""
+        pace = Pace(64, begin=4, timeout=120)
+        for answered in range(500):
+            pace.speed_up(seconds_each * (min(answered + 1, pace.limit) if serial else 1))
+        return pace.limit
+
+    for seconds_each in (0.1, 1, 3, 6, 10, 20):
+        assert settled(seconds_each, serial=True) * seconds_each <= 120
+        assert settled(seconds_each, serial=False) == 64, "as many as it takes"
+
+
 # -- a refused text costs that text; an endpoint that refuses everything ends the run; no answer is paid for twice ----
 
 

@@ -164,7 +164,7 @@ def test_batches_hold_prompts_of_like_length_within_the_token_budget(
     chat = LocalChat(llama, name="tiny", device="cpu", dtype="float32")
     batches: list[list[int]] = []
 
-    def record(self: Decoder, prompts: Sequence[Any], *, cancelled: threading.Event) -> list[Completion]:
+    def record(self: Decoder, prompts: Sequence[Any], **_: Any) -> list[Completion]:
         batches.append([len(prompt.tokens) for prompt in prompts])
         return [Completion("x", "stop")] * len(prompts)
 
@@ -181,7 +181,7 @@ def test_batches_hold_prompts_of_like_length_within_the_token_budget(
 def test_leaving_early_stops_the_work_under_way(chat: LocalChat, monkeypatch: pytest.MonkeyPatch) -> None:
     flags: list[threading.Event] = []
 
-    def wait(self: Decoder, prompts: Sequence[Any], *, cancelled: threading.Event) -> list[Completion]:
+    def wait(self: Decoder, prompts: Sequence[Any], *, cancelled: threading.Event, **_: Any) -> list[Completion]:
         flags.append(cancelled)
         if len(prompts[0].tokens) > 60:
             return [Completion("x", "stop")] * len(prompts)
@@ -362,10 +362,10 @@ def test_there_is_work_for_every_worker_and_none_for_the_event_loop(
     sizes: list[int] = []
     original: Callable[..., list[Completion]] = Decoder.answer
 
-    def record(self: Decoder, prompts: Sequence[Any], *, cancelled: threading.Event) -> list[Completion]:
+    def record(self: Decoder, prompts: Sequence[Any], **told: Any) -> list[Completion]:
         assert threading.current_thread() is not threading.main_thread()
         sizes.append(len(prompts))
-        return original(self, prompts, cancelled=cancelled)
+        return original(self, prompts, **told)
 
     monkeypatch.setattr(Decoder, "answer", record)
     monkeypatch.setattr("understudy.models.local.worker_count", lambda device: 4)
@@ -379,3 +379,16 @@ def test_memory_is_given_back_after_each_batch(chat: LocalChat, monkeypatch: pyt
     monkeypatch.setattr(local, "give_back_memory", lambda: given.append(None))
     answers(chat, [ask("hi"), ask("knee"), ask("what now?")])
     assert len(given) == 3
+
+
+def test_the_seconds_per_answer_are_estimated_from_the_tokens_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(local.time, "monotonic", lambda: now)
+    told: list[tuple[float, int]] = []
+    pace = local.Pace(lambda *each: told.append(each), 30)
+    pace.begin(30)
+    for _ in range(81):  # a second for each token of 30 rows
+        now += 1
+        pace.step(30)
+    assert told[0] == (50 / 30, 30)
+    assert told[-1] == pytest.approx((82 / 30, 30))  # after 62 tokens, with 20 more

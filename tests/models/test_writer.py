@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from safetensors.torch import load, save
 from test_local import answers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from understudy.models import writer
+from understudy.models import local, writer
 from understudy.models.local import BEGIN, CONTINUE, LocalChat, Steering, lengthening
 from understudy.models.types import ChatRequest
 from understudy.text.prompts.writer import Brief
@@ -66,6 +67,22 @@ def test_phrases_steer_the_writer_and_nobody_else(shipped: tuple[Path, dict[str,
     first, second = answers(plain, asked)
     assert first.text != second.text  # another request, with randomness of its own
     assert asked[0].key("m") != asked[1].key("m")
+
+
+def test_an_answer_has_the_mean_log_probability_of_its_tokens_without_steering(
+    shipped: tuple[Path, dict[str, torch.Tensor]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = LocalChat(shipped[0], name="tiny", device="cpu", dtype="float32", writer=True)
+    tokens, take = list[int](), local._Row.take
+    monkeypatch.setattr(local._Row, "take", lambda row, token, *rest: (tokens.append(token), take(row, token, *rest)))
+    request = ChatRequest(Brief("note").messages, max_tokens=12, phrases=("knee", "pain"))
+    (answer,) = answers(chat, [request])
+    assert answers(chat, [replace(request, phrases=())])[0].likelihood is None
+    prompt, said = chat._tokens(request.messages), tokens[:12]
+    with torch.inference_mode():
+        logits = chat._decoder._model(torch.tensor([prompt + said])).logits[0, len(prompt) - 1 : -1]
+    expected = logits.log_softmax(-1)[torch.arange(len(said)), torch.tensor(said)].mean()
+    assert answer.likelihood == pytest.approx(float(expected), abs=1e-4)
 
 
 @pytest.fixture(scope="module")

@@ -46,6 +46,23 @@ def test_a_run_takes_a_path_or_a_frame_with_its_columns_and_one_cap_holds_for_bo
     assert runs_charged(options["ledger"], "notes") == 1
 
 
+def test_a_run_says_which_types_it_takes_from_a_table_in_memory_as_public(
+    tmp_path: Path, method: us.DPKPS, options: dict[str, Any]
+) -> None:
+    """Some readers infer them from values."""
+    more = {"stars": pa.array([3] * 40, pa.int16()), "spare": pa.array([1.5] * 40)}
+    table = pa.Table.from_pylist(rows()).select(["note", "department"])
+    typed = pa.table({**{name: table[name] for name in table.column_names}, **more})
+    said: list[str] = []
+    listener = us.Listener(said.append)
+    options |= {"dataset": "v", "columns": "stars=1..5", "insecure_noise_seed": 1, "listener": listener}
+    us.run(typed, method, BUDGET, **options)
+    assert [each for each in said if "these types: stars (int16). If" in each], "and of no other column"
+    said.clear()
+    us.run(table, method, BUDGET, **{**options, "columns": None})
+    assert not [each for each in said if "these types" in each]
+
+
 def test_bad_rows_of_a_frame_are_kept_in_the_output_folder(
     tmp_path: Path, method: us.DPKPS, options: dict[str, Any]
 ) -> None:

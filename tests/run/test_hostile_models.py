@@ -14,6 +14,7 @@ from run_fixtures import Said, run
 from server import FakeEndpoint, Seen, answer
 
 from understudy.run.outputs import OutputFolder
+from understudy.text.writing import MOST_TRIES
 
 pytestmark = pytest.mark.usefixtures("gate_reads")
 BASE = "Our router number {number} lost its connection after the update, please send a new one soon."
@@ -96,6 +97,24 @@ def test_a_model_that_does_not_write_what_it_is_asked_for_is_not_accepted(
     assert "--accept-all" in said.err or "The language model wrote no text at all" in said.err
     assert "understudy models check openai:m" in said.err
     assert not OutputFolder(Path(values["output"])).synthetic_file().exists()
+
+
+VARIED = {"the same with its phrases", "in Chinese around"}  # few of the first texts are nearly the same
+
+
+@pytest.mark.parametrize("kind", [*sorted(HOSTILE.keys() - VARIED), "blank", "no object"])
+def test_a_model_that_never_writes_a_good_text_gets_few_requests(
+    kind: str, tmp_path: Path, understudy: Callable[..., Said]
+) -> None:
+    (tmp_path / "schema.json").write_text('{"type": "object", "properties": {"note": {"type": "string"}}}')
+    write = HOSTILE.get(kind, lambda *_: "" if kind == "blank" else "No object.")
+    changes = {"json_schema": str(tmp_path / "schema.json")} if kind == "no object" else {}
+    values, endpoint = hostile(tmp_path, write, **changes)
+    values["records_per_label"] = 200
+    with endpoint:
+        understudy("run", *flags({**values, "base_url": endpoint.base_url}), code=6)
+    repeated = {"echo": 1, "no object": MOST_TRIES}.get(kind, 0)  # an echo is empty: it may need more tokens
+    assert len([each for each in endpoint.seen if each.method == "POST"]) <= 20 + 16 * repeated
 
 
 def test_what_fails_is_kept_if_its_user_says_so_and_nothing_is_asked_twice(

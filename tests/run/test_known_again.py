@@ -6,6 +6,7 @@ import datetime
 import decimal
 import gzip
 import json
+import os
 import re
 import unicodedata
 import warnings
@@ -31,6 +32,7 @@ from understudy.methods.registry import load_release
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 from understudy.run import pipeline as running
+from understudy.run.session import Listener
 from understudy.run.settings import run_config
 
 KEY = b"key"
@@ -437,3 +439,18 @@ def test_no_cap_is_announced_for_content_that_another_dataset_has(
     said = understudy("run", *flags(apart(tmp_path, "b")), code=5)
     assert "known as" in said.err
     assert "sets the cap" not in said.err
+
+
+def test_another_table_of_the_same_name_is_not_answered_with_the_release_in_the_folder(tmp_path: Path) -> None:
+    values = settings(tmp_path)
+    first = release(values)
+    (tmp_path / "other").mkdir()
+    other = str(write_csv(tmp_path / "other" / Path(values["data"]).name, rows(30)))
+    with pytest.raises(ResumeError, match="made from a table of the same name in another place"):
+        release(values, data=other)
+    near = os.path.relpath(values["data"])
+    assert release(values, data=near).release.origin == first.release.origin  # the same file
+    said: list[str] = []
+    running.release(run_config({**values, "data": other, "dataset": "notes"}), listener=Listener(said.append))
+    assert any("made from a table in another place" in line for line in said)
+    assert runs_charged(values["ledger"]) == 1

@@ -19,12 +19,11 @@ from typing import Any
 
 from understudy.audit.canaries import CORPUS, RUN, on_the_copy
 from understudy.audit.neighbours import Neighbour, Rows, neighbours_of
-from understudy.audit.running import require_local_model, require_private_incidence
+from understudy.audit.running import job_of
 from understudy.audit.tape import Finding, Tape, watch
 from understudy.base.files import PRIVATE_MODE, atomic_file
 from understudy.corpus.write import write_table
 from understudy.ledger.store import RunStore
-from understudy.run.job import Job
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import SILENT, Listener
 from understudy.run.settings import RunConfig
@@ -77,10 +76,7 @@ def audit_replay(config: RunConfig, *, most: int | None = None, listener: Listen
         most: largest number of neighbours to try; None: all.
     """
     started = time.monotonic()
-    require_private_incidence(config)
-    job = Job(config, generates=True)
-    job.require_language()
-    require_local_model(job.chat)
+    job = job_of(config)
     unit = job.promise.unit
     private = None if config.output is None else OutputFolder(Path(config.output)).make_private()
     with TemporaryDirectory(prefix="replay-", dir=private) as place:

@@ -71,7 +71,7 @@ from understudy.run.job import Job
 from understudy.run.outputs import OutputFolder
 from understudy.run.pipeline import run
 from understudy.run.session import SILENT, Listener, remove_leftovers
-from understudy.run.settings import ModelParameters, RunConfig
+from understudy.run.settings import RunConfig
 from understudy.text.vocabulary.words import TermMatcher, split_words
 
 FOLDER, CANARIES, AUDIT, LOCK = "audit", "canaries.json", "audit.json", "run.lock"
@@ -114,11 +114,8 @@ def audit_run(
     place = config.output
     if place is None:
         raise ConfigError("There is no folder for the results.", "Name one with --output FOLDER.")
-    require_private_incidence(config)
     config, _ = fitted(config)  # also that of a run in the same folder, since the audit's own run finds none
-    job = Job(config, generates=True)
-    job.require_language()
-    require_local_model(job.chat)
+    job = job_of(config)
     plan = job.plan()
     epsilon, delta = promise(plan)
     attacks = attacks_of(job.method.name, parameters.attacks)
@@ -239,20 +236,20 @@ def _prepare(
     return kept
 
 
-def require_private_incidence(config: RunConfig) -> None:
-    """Refuse a run that declares public which record contains which secret."""
+def job_of(config: RunConfig) -> Job:
+    """Return the job of a run that can be audited: its language model is on this machine, since no charge covers the
+    run's results, and it does not declare public which record contains which secret. Raises ConfigError otherwise."""
     if config.method_parameters.get("incidence") == "public":
         raise ConfigError(
             "An audit changes which record contains which secret, but this run declares that public.",
             "Audit the same run with `incidence: private`.",
         )
-
-
-def require_local_model(model: ModelParameters) -> None:
-    """Refuse endpoints on other machines: no charge covers the run's results."""
+    job = Job(config, generates=True)
+    job.require_language()
+    model = job.chat
     provider, preset = model.llm.partition(":")[0], preset_of(model.llm)
     if provider in ("builtin", "none", "hf"):
-        return
+        return job
     host = urlsplit(model.base_url or (preset and preset.base_url) or "").hostname or ""
     try:
         near = preset is not None and (host == "localhost" or ip_address(host).is_loopback)
@@ -263,6 +260,7 @@ def require_local_model(model: ModelParameters) -> None:
             "An audit's run is not charged to your dataset, so nothing of it may leave this machine.",
             "Use a local language model: --llm none, builtin, hf:NAME, or an endpoint with --base-url on localhost.",
         )
+    return job
 
 
 _ORDER = 3

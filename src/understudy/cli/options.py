@@ -95,12 +95,6 @@ def known_names(values: Mapping[str, Any]) -> set[str]:
     return {"method"}.union(*(group.model_fields for group in groups))
 
 
-def require_output(output: object, kind: str = "FOLDER") -> None:
-    """Raise ConfigError if there is nowhere to write the results."""
-    if not output:
-        raise ConfigError(f"No output {kind.lower()} given.", f"Name it with --output {kind}.")
-
-
 def require_no_configuration(words: Iterable[str]) -> None:
     """Raise ConfigError if one of the words, which name a table, a Release or a folder, is a configuration file."""
     for word in words:

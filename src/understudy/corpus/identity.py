@@ -21,8 +21,7 @@ from understudy.corpus.bad_rows import BadRow
 from understudy.corpus.normalise import one_spelling, record_spelling, tidy, visible
 from understudy.corpus.readers import MOST_NESTED, Row, damaged, decoding_errors, without_exceptions
 from understudy.corpus.schema import Schema
-from understudy.corpus.sources import DataFile
-from understudy.corpus.storage import Partitions
+from understudy.corpus.sources import DataFile, Partitions
 
 Source: TypeAlias = "DataFile | pa.Table | Sequence[Mapping[str, object]]"
 """The sources of a table: files, or one object in memory."""

@@ -26,9 +26,8 @@ from understudy.corpus.arrow import (
 )
 from understudy.corpus.bad_rows import UNREADABLE, BadRow, BadRowLog
 from understudy.corpus.corpus import Corpus, OpenTable, Pass
-from understudy.corpus.delimited import csv_delimiter, csv_header, csv_rows
 from understudy.corpus.normalise import tidy
-from understudy.corpus.readers import Row
+from understudy.corpus.readers import Row, csv_delimiter, csv_header, csv_rows
 from understudy.corpus.schema import Schema
 from understudy.corpus.sources import (
     MAX_BAD_ROWS,
@@ -39,10 +38,10 @@ from understudy.corpus.sources import (
     describe_file,
     find_files,
     is_texts,
+    parse_address,
     remove_spool,
     spool_stdin,
 )
-from understudy.corpus.storage import parse_address
 from understudy.schema.columns import Column, cross_labels, crossed_columns, declared_columns, parse
 from understudy.schema.labels import Label, LabelType, declared_labels, output_type, typed_labels, undeclared
 from understudy.schema.layout import FileFormat, Layout, typed_layout
@@ -502,8 +501,11 @@ def read_header(
 
     Raises ConfigError or CorpusError if the table cannot be found or has no header.
     """
-    reading = Reading(format=format, delimiter=delimiter, encoding=encoding)
     file = find_files([source] if isinstance(source, (str, os.PathLike)) else source, format=format)[0]
+    return _header(file, Reading(format=format, delimiter=delimiter, encoding=encoding))
+
+
+def _header(file: DataFile, reading: Reading) -> list[tuple[str, Kind | None]]:
     if file.format == "parquet":
         return [(field.name, _kind(field.type)) for field in arrow.parquet_schema(file)]
     if file.format == "jsonl":
@@ -517,10 +519,10 @@ def read_header(
     if isinstance(names, CorpusError):
         raise names
     names = list(cast("Iterable[object]", names))
-    if error := readers.undecoded(names, file.shown, encoding):
+    if error := readers.undecoded(names, file.shown, reading.encoding):
         raise error
     mark = next((each for each in _MARKS if each in str(names[0])), "") if len(names) == 1 else ""
-    if file.format == "csv" and delimiter is None and mark:
+    if file.format == "csv" and reading.delimiter is None and mark:
         raise CorpusError(
             f"The header of {file.shown!r} is one column: its cells seem to be separated by another character.",
             f"Name it: --delimiter {mark!r}."
@@ -536,24 +538,14 @@ def require_header(sources: Sequence[str], columns: Iterable[str], reading: Read
     file = find_files(sources, format=reading.format)[0]
     if file.format == "jsonl":
         return
-    header = read_header(sources, format=reading.format, delimiter=reading.delimiter, encoding=reading.encoding)
     columns = list(columns)
-    names = readers.as_asked([name for name, _ in header], columns) + [name for name, _ in file.partitions]
+    names = readers.as_asked([name for name, _ in _header(file, reading)], columns)
+    names += [name for name, _ in file.partitions]
     if error := readers.header_error(names, columns, file.shown, encoding=reading.encoding):
         raise error
 
 
-def require_names(names: Sequence[str]) -> None:
-    """Check that no name looks like a value or occurs twice: a "header" may be the first private row of a file
-    without a header. CorpusError otherwise."""
-    if any(map(_is_value, names)) or len(set(names)) < len(names):
-        raise CorpusError(
-            "Some names of columns look like values, or occur twice: the table seems to have no header.",
-            "Give it a header row; if these are its columns, and public, say so with --names-are-public.",
-        )
-
-
-def _is_value(name: str) -> bool:
+def is_value(name: str) -> bool:
     """Return whether it is not a name: without a letter, long, or a number, a date or an address."""
     if len(name) > _LONGEST_NAME or not any(map(str.isalpha, name)) or _IN_VALUES.search(name):
         return True

@@ -18,7 +18,7 @@ from understudy.base.errors import ConfigError
 from understudy.base.files import atomic_file
 from understudy.base.lazy import pa, pq
 from understudy.base.untrusted import writable
-from understudy.corpus.delimited import escaped
+from understudy.corpus.readers import escaped
 from understudy.schema.labels import canonical
 from understudy.schema.layout import Layout, plain_layout
 
@@ -39,7 +39,7 @@ def write_table(
 
     CSV is UTF-8 with a header row, RFC 4180 quoting and line ends, null as an empty cell, lists as JSON, booleans as
     ``true``/``false``, dates in ISO 8601 (in JSON too), control characters as U+FFFD, and an apostrophe before cells
-    that a spreadsheet would run (:mod:`understudy.corpus.delimited`; undone by ``read_corpus(formulas_escaped=True)``).
+    that a spreadsheet would run (:mod:`understudy.corpus.readers`; undone by ``read_corpus(formulas_escaped=True)``).
     Halves of surrogate pairs, which UTF-8 cannot encode, become U+FFFD in every format.
 
     Args:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +24,12 @@ from understudy.evaluate.metrics.results import ReleasedMetrics
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import ACCURACY, kind_named
 from understudy.evaluate.metrics.value import REAL, SYNTHETIC, Interval, Metric, MetricValue, Setting, metric_named
-from understudy.ledger.store import RunStore
-from understudy.models.embedder_checks import require_embeds_all, require_text_invariance_here
+from understudy.evaluate.synthetic import origins
+from understudy.evaluate.tables import Comparison
+from understudy.ledger.store import FILE, RunStore
+from understudy.models.embedder_checks import require_embeds_all, trusted_with_texts
 from understudy.models.types import Embedder
+from understudy.privacy.exact import EPSILONS
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Engine, Query
 from understudy.privacy.mechanisms import NoisySum, Sensitivity
@@ -33,15 +37,12 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import SYSTEM
 from understudy.privacy.unit import Unit
 from understudy.release.statement import Sealed
-from understudy.run.door import open_ledger, pay
+from understudy.run.door import ledger_of, open_ledger, pay
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import Lasting, Listener, Session
 from understudy.run.settings import LedgerParameters
-from understudy.run.working import embedding_on, require_same_vectors
+from understudy.run.working import embedding_on, require_same_vectors, statement_of
 from understudy.schema.labels import LabelSet, canonical
-
-if TYPE_CHECKING:
-    from understudy.ledger import Ledger
 
 LENGTH_EDGES = (0, 5, 10, 15, 20, 30, 40, 60, 80, 120, 160, 240, 320, 640)
 """Words; public. The last bin is open."""
@@ -235,6 +236,64 @@ class ChargedMetrics:
     named: bool = False
     ledger: str | None = None
 
+    @classmethod
+    def of(cls, job: Comparison, real: Corpus) -> ChargedMetrics:
+        """Return what to release, and its conditions; ConfigError if it is not allowed, before a text is read."""
+        config, made = job.config, job.made
+        if made.folder is None or made.statement is None or made.file is None:
+            raise ConfigError(
+                "Charged metrics need the statement of the synthetic texts, but there is none.",
+                "Evaluate the output folder of `understudy run` or `generate`.",
+            )
+        if not made.statement.private and not (config.insecure_no_noise or config.insecure_noise_seed is not None):
+            raise ConfigError(
+                "The synthetic texts were made without noise, so nothing learnt from them is private.",
+                "Evaluate a run with noise.",
+            )
+        if not made.statement.labels_declared:
+            raise ConfigError(
+                "The label set of the synthetic texts was read from the data: it is not protected, but would be shown.",
+                "Leave --charge-metrics out, or make a run with a declared label set.",
+            )
+        assert config.charge_metrics is not None
+        EPSILONS.of(charge_metrics=config.charge_metrics)
+        try:
+            found = origins(made.file)
+        except Exception:  # a damaged table fails in many ways
+            found = None
+        if found is None or made.sha256 is None:
+            raise ConfigError(
+                f"The synthetic table {made.file.name} is damaged, or too large for a report.",
+                "Make another with `understudy generate`, free of charge.",
+            )
+        release = made.release.origin if made.release is not None else next((name for name, _ in found), "")
+        # This detects mix-ups only: the folder's sender could forge the provenance of texts.
+        if any(not name or (name, promised) != (release, made.statement.private) for name, promised in found):
+            raise ConfigError(
+                f"Some texts in {made.file.name} were not made from the Release that the folder's statement describes, "
+                "so a charge would not cover what is learned from them.",
+                "Put back the table that the run wrote; `understudy generate FILE.release --output ELSEWHERE` makes "
+                "another, free of charge.",
+            )
+        unit = made.statement.unit  # by default, that of the synthetic table's promise
+        if config.owner:
+            unit = Unit("owner", config.max_records_per_owner, config.owner)
+        if unit.kind != "secret" and real.schema.owner != unit.column:
+            raise ConfigError(
+                f"The real table has the owner column {real.schema.owner!r}, and one {unit.name} is protected.",
+                "Name the owner column that identifies the protected units, the same for the table and for --owner.",
+            )
+        dataset = config.dataset or made.statement.dataset
+        return cls(
+            dataset,
+            unit,
+            config.charge_metrics,
+            [each for each in config.charged_classifiers if each == "tf-idf" or config.embedder != "none"],
+            config.seed,
+            named=config.dataset is not None,
+            ledger=_ledger_of_run(made.folder) if dataset == made.statement.dataset else None,
+        )
+
     @property
     def budget(self) -> Budget:
         return Budget(self.epsilon, 0)
@@ -253,27 +312,29 @@ class ChargedMetrics:
         return Plan("evaluate", self.unit, self.budget, (Charge(NAME, mechanism, why),))
 
 
+def _ledger_of_run(folder: OutputFolder) -> str | None:
+    """Return the id of the ledger in which the folder's run was charged, if its private half is here and states it."""
+    if not os.path.exists(folder.private / FILE):  # noqa: PTH110 - another user's folder may not be readable
+        return None
+    with RunStore.open(folder.private, noise=SYSTEM) as store:
+        return ledger_of(store)
+
+
 def release_metrics(
     wanted: ChargedMetrics,
     corpus: Corpus,
     synthetic: Sample,
+    job: Comparison,
     *,
-    table_sha256: str,
-    folder: OutputFolder,
-    settings: LedgerParameters,
     embedder: Embedder | None,
     engine: Engine | None,
-    trusted: Sequence[str],
-    fresh: bool,
     listener: Listener,
 ) -> ReleasedMetrics:
-    """Charge the ledger, count, add noise, and write ``release/metrics.json``. A repeated call uses the stored counts.
+    """Charge the ledger, count, add noise, and write ``release/metrics.json``. A repeated call uses the stored counts,
+    which are in ``private/metrics``.
 
     Args:
         synthetic: released texts, on which the classifiers are trained.
-        table_sha256: of their table, from :func:`understudy.evaluate.synthetic.table_sha256`.
-        folder: the output folder; its ``private/metrics`` stores the noisy counts.
-        trusted: who could read the real texts, one sentence each.
 
     Raises:
         ConfigError: if secrets are protected, labels are not declared, or a classifier cannot be trained.
@@ -299,15 +360,15 @@ def release_metrics(
     query = MetricCounts(LabelSet(tuple(labels)).size, classifiers, wanted.unit)
     mechanism = wanted.mechanism(query)
     if embedder is not None and any(kind_named(name).embeddings for name in classifiers):
-        require_text_invariance_here(embedder, say=listener.say)
-        if engine is not None:
-            require_same_vectors(engine, embedder)
-    plan, noise = wanted.plan(mechanism, list(classifiers)), settings.noise_source
+        require_same_vectors(engine, embedder, say=listener.say)
+    plan, settings, folder = wanted.plan(mechanism, list(classifiers)), job.config.part(LedgerParameters), job.folder
+    assert folder is not None, "that of the synthetic table, at least"
+    noise = settings.noise_source
     insecure = {"insecure_no_noise": settings.insecure_no_noise, "insecure_noise_seed": settings.insecure_noise_seed}
     lasting = _lasting(wanted, labels, synthetic, embedder) | insecure
     folder.make_private()
     with ExitStack() as stack:
-        store = stack.enter_context(RunStore.open(folder.private / _STORE, noise=noise.origin, fresh=fresh))
+        store = stack.enter_context(RunStore.open(folder.private / _STORE, noise=noise.origin, fresh=job.config.fresh))
         folder.make()
         folder.require_writable()
         session = Session(folder, store, Lasting(lasting), folder, noise)
@@ -334,10 +395,10 @@ def release_metrics(
     made = ReleasedMetrics(
         values=values,
         settings={"classifiers": list(classifiers), "seed": wanted.seed},
-        table_sha256=table_sha256,
+        table_sha256=job.made.sha256,
         sealed=sealed,
         dataset=wanted.dataset,
-        trusted=tuple(trusted),
+        trusted=() if embedder is None else (*trusted_with_texts(embedder), *statement_of(job.config)),
         unit=wanted.unit,
         protects=wanted.unit.describe(),
         budget=wanted.budget,
@@ -361,8 +422,18 @@ def _counts(
         ledger = stack.enter_context(open_ledger(settings, session.store)) if session.noise.origin == SYSTEM else None
         found = None
         if ledger is not None:
-            _require_ledger(wanted, ledger)
-            ledger.check_if_open(wanted.dataset, plan, run_id=session.store.run_id)  # before any private read
+            if wanted.ledger not in (None, ledger.id):
+                raise LedgerError(
+                    f"The run in this folder was charged in a different ledger, not in {ledger.location}.",
+                    "Name that one with --ledger: charges in two ledgers are never added up.",
+                )
+            if not wanted.named and ledger.dataset(wanted.dataset) is None:
+                raise LedgerError(
+                    f"The dataset {wanted.dataset!r} is not open in the ledger {ledger.location}.",
+                    "Name the ledger in which the run was charged (--ledger), or open the dataset with "
+                    "`understudy ledger open`.",
+                )
+            ledger.check(wanted.dataset, plan, run_id=session.store.run_id)  # before any private read
             found = contents(corpus, ledger.fingerprint_key)
             if not session.begun:
                 corpus.require_usable(found.bad_share)
@@ -370,21 +441,6 @@ def _counts(
         paid = pay(ledger, wanted.dataset, plan, corpus, found, session, listener, known_only=not wanted.named)
         bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key, form=corpus.schema.form)
         return paid.door.measure(NAME, query, bounded).value
-
-
-def _require_ledger(wanted: ChargedMetrics, ledger: Ledger) -> None:
-    """Check that the ledger is the one in which the run of the synthetic texts was charged, if that is known."""
-    if wanted.ledger not in (None, ledger.id):
-        raise LedgerError(
-            f"The run in this folder was charged in a different ledger, not in {ledger.location}.",
-            "Name that one with --ledger: charges in two ledgers are never added up.",
-        )
-    if not wanted.named and ledger.dataset(wanted.dataset) is None:
-        raise LedgerError(
-            f"The dataset {wanted.dataset!r} is not open in the ledger {ledger.location}.",
-            "Name the ledger in which the run was charged (--ledger), or open the dataset with "
-            "`understudy ledger open`.",
-        )
 
 
 def _right(name: str, synthetic: Sample, labels: Sequence[str], embedder: Embedder | None, seed: int) -> Right:

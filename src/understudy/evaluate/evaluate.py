@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from understudy.base.errors import ConfigError, CorpusError, ModelError, ReleaseError
-from understudy.base.files import UnreadableText, cannot_read, disk_faults, read_lines
-from understudy.base.lazy import quiet_libraries
+from understudy.base.files import UnreadableText, cannot_read, read_lines
 from understudy.corpus import Corpus
-from understudy.corpus.read import as_table
 from understudy.evaluate.charged import ChargedMetrics, release_metrics
-from understudy.evaluate.metrics import require_evaluate
 from understudy.evaluate.metrics.fidelity import measure_fidelity
 from understudy.evaluate.metrics.leakage import measure_leakage
 from understudy.evaluate.metrics.overview import make_overview
@@ -29,37 +25,25 @@ from understudy.evaluate.metrics.utility.classifiers import measure_classifiers,
 from understudy.evaluate.metrics.value import REAL, SYNTHETIC, MetricValue
 from understudy.evaluate.parameters import FAMILIES, EvaluationConfig, EvaluationParameters
 from understudy.evaluate.tables import (
+    Comparison,
     Made,
-    Table,
-    as_the_run_read,
-    completed,
     open_beside,
-    open_real,
-    open_synthetic,
     read_sample,
     reopened,
 )
-from understudy.ledger.locking import is_in_use
-from understudy.ledger.store import FILE, RunStore
 from understudy.methods.registry import method_of
 from understudy.methods.shared.decoding.structured import JSONSchema
 from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.models import catalog
-from understudy.models.embedder_checks import require_trusted, trusted_with_texts
+from understudy.models.embedder_checks import require_trusted
 from understudy.models.types import Embedder
 from understudy.models.vectors import remembering
-from understudy.privacy.exact import EPSILONS
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Engine
-from understudy.privacy.sealed import SYSTEM
-from understudy.privacy.unit import Unit
 from understudy.release.statement import Statement
-from understudy.run.door import ledger_of
-from understudy.run.generating import Result
 from understudy.run.outputs import OutputFolder
-from understudy.run.session import SILENT, Listener, remove_leftovers
-from understudy.run.settings import LedgerParameters
-from understudy.run.working import embedder_of_workers, embedding_on, open_engine, require_alike, statement_of
+from understudy.run.session import SILENT, Listener
+from understudy.run.working import embedder_of_workers, embedding_on, open_engine, require_same_vectors
 from understudy.text.vocabulary.words import split_words
 
 
@@ -177,82 +161,45 @@ def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listene
 _FEWEST = 2
 
 
-@quiet_libraries()
-def evaluate(real: Table, synthetic: Table, *, listener: Listener = SILENT, **options: Any) -> Evaluation:
-    """Evaluate as :func:`understudy.evaluate`, also tables in memory for ``holdout``, ``recipient`` and ``beside``."""
-    require_evaluate()
-    settings, others = _apart(options)
-    if not isinstance(real, Corpus | Result):
-        settings = {name: value for name, value in as_table(real, settings)[1].items() if name in settings}
-    config = EvaluationConfig(**settings)
-    with ExitStack() as stack:
-        private_dir = None if config.output is None else OutputFolder(Path(config.output)).private
-        declared = real.schema if isinstance(real, Corpus) else None
-        made = open_synthetic(synthetic, config, declared=declared)
-        if declared is None:
-            config = completed(as_the_run_read(config, made.folder), made.schema, made.statement)
-        folder = OutputFolder(Path(config.output)) if config.output else made.folder
-        if folder is not None:
-            stack.enter_context(disk_faults(folder.root))
-            others_own = made.folder is None or made.folder.root.resolve() != folder.root.resolve()
-            if others_own and (folder.shareable / "statement.json").exists():
-                raise ConfigError(
-                    f"Folder {folder.root.name} contains another run: the metrics would be next to its statement.",
-                    "Evaluate that folder, or use another --output.",
-                )
-        working = stack.enter_context(ExitStack())
-        engine = working.enter_context(_open_engine(config, folder))
-        if private_dir is not None and not is_in_use(private_dir):
-            remove_leftovers(private_dir)
-        corpus = open_real(real, config, private_dir)
-        if not isinstance(real, Corpus):
-            stack.enter_context(corpus)
-        _check_columns(corpus, made.table)
-        wanted = None if config.charge_metrics is None else _wanted(config, corpus, made)
-        tables = _read(config, corpus, made, others)
-        made.require_unchanged()
-        embedder = _load_embedder(config, folder, engine)
+def evaluate(real: Corpus, job: Comparison, *, listener: Listener = SILENT) -> Evaluation:
+    """Compare the open real table with the synthetic one, release the charged metrics, and keep the results."""
+    config, made = job.config, job.made
+    with _open_engine(config, job.folder) as engine:
+        # 1. Read the other tables and load the models: everything that could fail, before anything is charged.
+        wanted = None if config.charge_metrics is None else ChargedMetrics.of(job, real)
+        tables = _read(job, real)
+        embedder = _load_embedder(config, job.folder, engine)
         embedding = embedding_on(engine, embedder)
         tables = replace(tables.embedded(embedding, listener), tuned=_tuned_model(config, made, listener))
+
+        # 2. Charge the metrics that may be shared, and release them.
         if wanted is not None:
-            assert folder is not None, "checked with what is wanted"
-            assert made.sha256 is not None, "checked likewise"
-            release_metrics(
-                wanted,
-                corpus,
-                tables.synthetic,
-                table_sha256=made.sha256,
-                folder=folder,
-                settings=config.part(LedgerParameters),
-                embedder=embedder,
-                engine=engine,
-                trusted=() if embedder is None else (*trusted_with_texts(embedder), *statement_of(config)),
-                fresh=config.fresh,
-                listener=listener,
-            )
+            release_metrics(wanted, real, tables.synthetic, job, embedder=embedder, engine=engine, listener=listener)
+
+        # 3. Read a sample of the real texts. From here on, nothing may reveal their number if metrics are released.
         listener.say("Reading the real texts.")
         told = listener
-        if wanted is not None:  # messages must not reveal the number of records
+        if wanted is not None:
             listener.say("Measuring private metrics: this may take minutes.")
             told = SILENT
-        sample = read_sample(corpus, at_most=config.max_texts, seed=config.seed)
-        if len(sample) < _FEWEST and wanted is None:
-            raise ConfigError("The real table has too few texts to compare with.", "Give one with at least two.")
-        if len(sample) < _FEWEST:  # the charged metrics are released: the outcome must not reveal the number of records
-            evaluation = Evaluation((), None, {"nothing_measured": "too few real texts to compare with"})
-        else:
+        sample = read_sample(real, at_most=config.max_texts, seed=config.seed)
+        if enough := len(sample) >= _FEWEST:
             sample = embedded(sample, embedding, told, "real")
-            working.close()  # idle workers would keep their models in memory
-            evaluation = measure(config.part(EvaluationParameters), sample, tables, told)
-            if config.embedder == "builtin" and _is_foreign(sample):
-                evaluation = replace(evaluation, remarks=(_FOREIGN,))
+        elif wanted is None:
+            raise ConfigError("The real table has too few texts to compare with.", "Give one with at least two.")
+
+    # 4. Measure without the workers, which would keep their models in memory, and keep the results.
+    evaluation = Evaluation((), None, {"nothing_measured": "too few real texts to compare with"})
+    if enough:
+        evaluation = measure(config.part(EvaluationParameters), sample, tables, told)
+    if enough and config.embedder == "builtin" and _is_foreign(sample):
+        evaluation = replace(evaluation, remarks=(_FOREIGN,))
     if made.folder is not None:
         evaluation = replace(evaluation, table_sha256=made.sha256)
-    if folder is not None:
-        with disk_faults(folder.root):
-            folder.make_private()
-            evaluation.save(folder.evaluation_file)
-        listener.say(f"Wrote the metrics to {folder.evaluation_file}: they are not covered by epsilon.")
+    if job.folder is not None:
+        job.folder.make_private()
+        evaluation.save(job.folder.evaluation_file)
+        listener.say(f"Wrote the metrics to {job.folder.evaluation_file}: they are not covered by epsilon.")
     return evaluation
 
 
@@ -270,31 +217,9 @@ def _is_foreign(sample: Sample) -> bool:
     return len(words) >= _FEWEST_WORDS and sum(word in _FUNCTION_WORDS for word in words) < _LEAST_SHARE * len(words)
 
 
-@dataclass(frozen=True)
-class _Others:
-    holdout: Any = None
-    recipient: Any = None
-    beside: Mapping[str, Any] = field(default_factory=dict)
-
-
-def _apart(options: Mapping[str, Any]) -> tuple[dict[str, Any], _Others]:
-    """Return the settings, with names in place of tables in memory; and these tables."""
-    settings = dict(options)
-    held = {name: settings.get(name) for name in ("holdout", "recipient")}
-    for name, table in held.items():
-        if table is not None and not isinstance(table, (str, os.PathLike)):
-            settings[name] = f"the {name}"
-    beside = settings.get("beside", ())
-    if isinstance(beside, Mapping):
-        settings["beside"] = [f"{name}=table" for name in beside]
-    else:
-        pairs = (each.partition("=") for each in EvaluationParameters(beside=beside).beside)
-        beside = {name: path for name, _, path in pairs}
-    return settings, _Others(**held, beside=beside)
-
-
-def _read(config: EvaluationConfig, corpus: Corpus, made: Made, others: _Others) -> Tables:
+def _read(job: Comparison, real: Corpus) -> Tables:
     """Read all tables except the real one, so that errors appear before anything is embedded or charged."""
+    config, made, others = job.config, job.made, job.others
 
     def sample(table: Corpus) -> Sample:
         return read_sample(table, at_most=config.max_texts, seed=config.seed)
@@ -305,15 +230,22 @@ def _read(config: EvaluationConfig, corpus: Corpus, made: Made, others: _Others)
     holdout = None
     if others.holdout is not None:
         try:
-            with reopened(corpus, others.holdout, config) as other:
+            with reopened(real, others.holdout, config) as other:
                 holdout = sample(other)
         except CorpusError as error:
             raise CorpusError(f"The holdout cannot be used. {error.problem}", error.cure) from None
+    beside = {name: sample(open_beside(table, made)) for name, table in others.beside.items()}
+    recipient = None if others.recipient is None else sample(open_beside(others.recipient, made))
+    if made.file is not None and made.changed:
+        raise ConfigError(
+            f"The synthetic table {made.file.name} changed while it was read.",
+            "Stop modifying it, then repeat the command.",
+        )
     return Tables(
         synthetic=synthetic,
-        beside={name: sample(open_beside(table, made)) for name, table in others.beside.items()},
+        beside=beside,
         holdout=holdout,
-        recipient=None if others.recipient is None else sample(open_beside(others.recipient, made)),
+        recipient=recipient,
         public=_lines(config.public_texts),
         schema=None if config.json_schema is None else JSONSchema(config.json_schema),
         promised=_promised(made.statement),
@@ -325,72 +257,6 @@ def _promised(statement: Statement | None) -> tuple[float, float] | None:
     if statement is None or not statement.private or not isinstance(statement.budget, Budget):
         return None
     return float(statement.budget.epsilon), float(statement.budget.delta)
-
-
-def _check_columns(real: Corpus, synthetic: Corpus) -> None:
-    if real.schema.form != synthetic.schema.form:
-        raise ConfigError(
-            "The texts of the real and the synthetic table have different parts.",
-            "Name the same text columns (--text), roles, acts and tools (--roles, --acts, --tools) for both.",
-        )
-    if real.schema.typed != synthetic.schema.typed:
-        raise ConfigError(
-            "The real table and the synthetic one were opened with different typed columns.",
-            "Open both with the same columns, or both without.",
-        )
-
-
-def _wanted(config: EvaluationConfig, corpus: Corpus, made: Made) -> ChargedMetrics:
-    """Return what to release, and its conditions. Raises ConfigError if it is not allowed, before a text is read."""
-    if made.folder is None or made.statement is None:
-        raise ConfigError(
-            "Charged metrics need the statement of the synthetic texts, but there is none.",
-            "Evaluate the output folder of `understudy run` or `generate`.",
-        )
-    if not made.statement.private and not (config.insecure_no_noise or config.insecure_noise_seed is not None):
-        raise ConfigError(
-            "The synthetic texts were made without noise, so nothing learnt from them is private.",
-            "Evaluate a run with noise.",
-        )
-    if not made.statement.labels_declared:
-        raise ConfigError(
-            "The label set of the synthetic texts was read from the data: it is not protected, but would be shown.",
-            "Leave --charge-metrics out, or make a run with a declared label set.",
-        )
-    assert config.charge_metrics is not None
-    EPSILONS.of(charge_metrics=config.charge_metrics)
-    made.require_of_run()
-    dataset = config.dataset or made.statement.dataset
-    return ChargedMetrics(
-        dataset,
-        _unit(config, corpus, made.statement),
-        config.charge_metrics,
-        [each for each in config.charged_classifiers if each == "tf-idf" or config.embedder != "none"],
-        config.seed,
-        named=config.dataset is not None,
-        ledger=_ledger_of_run(made.folder) if dataset == made.statement.dataset else None,
-    )
-
-
-def _ledger_of_run(folder: OutputFolder) -> str | None:
-    """Return the id of the ledger in which the folder's run was charged, if its private half is here and states it."""
-    if not os.path.exists(folder.private / FILE):  # noqa: PTH110 - another user's folder may not be readable
-        return None
-    with RunStore.open(folder.private, noise=SYSTEM) as store:
-        return ledger_of(store)
-
-
-def _unit(config: EvaluationConfig, corpus: Corpus, statement: Statement) -> Unit:
-    """Return whom the charged metrics protect: by default, the unit of the synthetic table's promise."""
-    unit = statement.unit
-    if config.owner:
-        unit = Unit("owner", config.max_records_per_owner, config.owner)
-    if unit.kind != "secret" and corpus.schema.owner != unit.column:
-        raise ConfigError(
-            f"The real table has the owner column {corpus.schema.owner!r}, but one {unit.name} is to be protected.",
-            "Name the owner column that identifies the protected units, the same for the table and for --owner.",
-        )
-    return unit
 
 
 @contextmanager
@@ -417,8 +283,7 @@ def _load_embedder(config: EvaluationConfig, folder: OutputFolder | None, engine
     require_trusted(embedder, trust_endpoint=config.trust_endpoint)
     private = None if folder is None else folder.make_private()
     embedder = embedder_of_workers(config, remembering(embedder, private))
-    if engine is not None:
-        require_alike(engine, embedder)
+    require_same_vectors(engine, embedder)
     return embedder
 
 

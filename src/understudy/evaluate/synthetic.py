@@ -21,7 +21,7 @@ from understudy.base.lazy import arrow_types as t
 from understudy.base.lazy import pa, pc, pq
 from understudy.base.parquet import count_values
 from understudy.base.untrusted import parse_json, writable
-from understudy.corpus.delimited import lift_cell_limit, unescaped
+from understudy.corpus.readers import lift_cell_limit, unescaped
 from understudy.evaluate.metrics.results import Evaluation, ReleasedMetrics, load_evaluation, load_released
 from understudy.release import PublicSchema
 from understudy.run.outputs import find_table, provenance_beside, schema_of_table
@@ -177,7 +177,14 @@ def _parquet_rows(
     path: Path, *, at_once: int, names: Sequence[str], typed: Sequence[str]
 ) -> Iterator[Mapping[str, Any]]:
     with pq.ParquetFile(path) as plain:
-        _check_size(path, plain.metadata)
+        # The size, by the footer and the headers of all pages, before one is decoded.
+        groups = [plain.metadata.row_group(place) for place in range(plain.metadata.num_row_groups)]
+        if plain.metadata.num_rows > MOST_ROWS or sum(group.total_byte_size for group in groups) > MOST_BYTES:
+            raise TooLarge
+        with path.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as data:
+            values = count_values(data, plain.metadata, most=MOST_BYTES)
+        if values > MOST_ROWS * max(1, plain.metadata.num_columns):
+            raise TooLarge
         names, strings = _flat_columns(plain, names, typed)
     size = 0
     with pq.ParquetFile(path, read_dictionary=strings) as file:  # a frequent string is stored once
@@ -213,16 +220,6 @@ def _flat_columns(file: Any, wanted: Sequence[str], typed: Sequence[str]) -> tup
 def _is_flat(kind: Any) -> bool:
     plain = (t.is_string, t.is_large_string, t.is_boolean, t.is_integer, t.is_floating, t.is_decimal)
     return any(test(kind) for test in (*plain, t.is_date, t.is_timestamp))
-
-
-def _check_size(path: Path, metadata: Any) -> None:
-    """Checks the size by the footer and the headers of all pages, before one is decoded."""
-    groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
-    if metadata.num_rows > MOST_ROWS or sum(group.total_byte_size for group in groups) > MOST_BYTES:
-        raise TooLarge
-    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-        if count_values(data, metadata, most=MOST_BYTES) > MOST_ROWS * max(1, metadata.num_columns):
-            raise TooLarge
 
 
 def _decoded_size(column: Any) -> int:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from understudy.base.errors import ConfigError, CorpusError
-from understudy.base.files import require_path
+from understudy.base.files import disk_faults, require_path
+from understudy.base.lazy import quiet_libraries
 from understudy.corpus import Corpus, TableSource, read_corpus
 from understudy.corpus.bad_rows import BadCell
 from understudy.corpus.read import as_table
 from understudy.corpus.schema import Schema
+from understudy.evaluate.metrics import require_evaluate
 from understudy.evaluate.metrics.sample import Sample
-from understudy.evaluate.parameters import EvaluationConfig
-from understudy.evaluate.synthetic import as_in, origins, table_sha256
+from understudy.evaluate.parameters import EvaluationConfig, EvaluationParameters
+from understudy.evaluate.synthetic import as_in, table_sha256
+from understudy.ledger.locking import is_in_use
 from understudy.ledger.store import begun_settings
 from understudy.methods.registry import load_release
 from understudy.privacy.sealed import SYSTEM
@@ -26,6 +30,7 @@ from understudy.release import PublicSchema, Release
 from understudy.release.statement import Statement, load_statement
 from understudy.run.generating import Result
 from understudy.run.outputs import OutputFolder, find_table, schema_of_table
+from understudy.run.session import remove_leftovers
 from understudy.run.table import LABEL, TEXT, text_name
 from understudy.schema.columns import Column
 from understudy.schema.labels import Label, canonical
@@ -163,38 +168,10 @@ class Made:
     sha256: str | None = None
     release: Release | None = None
 
-    def require_unchanged(self) -> None:
-        """Check, after reading, that the table is still the one that was opened."""
-        if self.file is not None and _sha256(self.file) != self.sha256:
-            raise ConfigError(
-                f"The synthetic table {self.file.name} changed while it was read.",
-                "Stop modifying it, then repeat the command.",
-            )
-
-    def require_of_run(self) -> None:
-        """Check that the folder's promise is about these texts, according to their provenance. This detects mix-ups
-        only: the folder's sender could forge it.
-        """
-        assert self.folder is not None
-        assert self.file is not None
-        assert self.statement is not None
-        try:
-            found = origins(self.file)
-        except Exception:  # a damaged table fails in many ways
-            found = None
-        if found is None or self.sha256 is None:
-            raise ConfigError(
-                f"The synthetic table {self.file.name} is damaged, or too large for a report.",
-                "Make another with `understudy generate`, free of charge.",
-            )
-        release = self.release.origin if self.release is not None else next((name for name, _ in found), "")
-        if any(not name or (name, promised) != (release, self.statement.private) for name, promised in found):
-            raise ConfigError(
-                f"Some texts in {self.file.name} were not made from the Release that the folder's statement describes, "
-                "so a charge would not cover what is learned from them.",
-                "Put back the table that the run wrote; `understudy generate FILE.release --output ELSEWHERE` makes "
-                "another, free of charge.",
-            )
+    @property
+    def changed(self) -> bool:
+        """Return whether the table is no longer the one that was opened."""
+        return self.file is not None and _sha256(self.file) != self.sha256
 
 
 def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema | None = None) -> Made:
@@ -318,6 +295,87 @@ def open_beside(source: Table, made: Made) -> Corpus:
         return open_table(file, columns, made.table.schema.typed, **reading)
     except CorpusError:
         return open_table(file, columns, **reading)
+
+
+@dataclass(frozen=True)
+class Others:
+    """Tables other than the real and the synthetic one: paths, or tables in memory."""
+
+    holdout: Any = None
+    recipient: Any = None
+    beside: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _apart(options: Mapping[str, Any]) -> tuple[dict[str, Any], Others]:
+    """Return the settings, with names in place of tables in memory; and these tables."""
+    settings = dict(options)
+    held = {name: settings.get(name) for name in ("holdout", "recipient")}
+    for name, table in held.items():
+        if table is not None and not isinstance(table, (str, os.PathLike)):
+            settings[name] = f"the {name}"
+    beside = settings.get("beside", ())
+    if isinstance(beside, Mapping):
+        settings["beside"] = [f"{name}=table" for name in beside]
+    else:
+        pairs = (each.partition("=") for each in EvaluationParameters(beside=beside).beside)
+        beside = {name: path for name, _, path in pairs}
+    return settings, Others(**held, beside=beside)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The tables that a real one is compared with, and the settings.
+
+    Args:
+        config: completed by what the folder of the synthetic table says.
+        folder: where the results are kept, if anywhere.
+    """
+
+    config: EvaluationConfig
+    made: Made
+    others: Others
+    folder: OutputFolder | None
+
+
+@contextmanager
+def opened(real: Table, synthetic: Table, options: Mapping[str, Any]) -> Iterator[tuple[Corpus, Comparison]]:
+    """Open the real table and the synthetic one, with the same columns. Reads no private text."""
+    require_evaluate()
+    settings, others = _apart(options)
+    if not isinstance(real, Corpus | Result):
+        settings = {name: value for name, value in as_table(real, settings)[1].items() if name in settings}
+    config = EvaluationConfig(**settings)
+    with quiet_libraries(), ExitStack() as stack:
+        output = OutputFolder(Path(config.output)) if config.output else None
+        declared = real.schema if isinstance(real, Corpus) else None
+        made = open_synthetic(synthetic, config, declared=declared)
+        if declared is None:
+            config = completed(as_the_run_read(config, made.folder), made.schema, made.statement)
+        folder = output or made.folder
+        if folder is not None:
+            stack.enter_context(disk_faults(folder.root))
+            others_own = made.folder is None or made.folder.root.resolve() != folder.root.resolve()
+            if others_own and (folder.shareable / "statement.json").exists():
+                raise ConfigError(
+                    f"Folder {folder.root.name} contains another run: the metrics would be next to its statement.",
+                    "Evaluate that folder, or use another --output.",
+                )
+        if output is not None and not is_in_use(output.private):
+            remove_leftovers(output.private)
+        corpus = open_real(real, config, None if output is None else output.private)
+        if not isinstance(real, Corpus):
+            stack.enter_context(corpus)
+        if corpus.schema.form != made.table.schema.form:
+            raise ConfigError(
+                "The texts of the real and the synthetic table have different parts.",
+                "Name the same text columns (--text), roles, acts and tools (--roles, --acts, --tools) for both.",
+            )
+        if corpus.schema.typed != made.table.schema.typed:
+            raise ConfigError(
+                "The real table and the synthetic one were opened with different typed columns.",
+                "Open both with the same columns, or both without.",
+            )
+        yield corpus, Comparison(config, made, others, folder)
 
 
 _OF_READING = ("format", "delimiter", "quotes", "encoding")

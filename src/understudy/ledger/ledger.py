@@ -100,7 +100,7 @@ class Ledger:
         database.close()
         ledger = cls(location)
         if strict is not None and strict != ledger.strict:
-            with ledger._write() as connection:
+            with ledger._opened(to_write=True) as connection:
                 rows.set_strict(connection, strict=strict)
         return ledger
 
@@ -121,13 +121,13 @@ class Ledger:
     @property
     def strict(self) -> bool:
         """Return whether the ledger refuses runs on datasets that are not open (a run cannot open one itself)."""
-        with self._read() as connection:
+        with self._opened() as connection:
             return rows.is_strict(connection)
 
     @property
     def strict_changes(self) -> tuple[tuple[datetime, bool], ...]:
         """Return when the ledger was made strict (True) or not strict (False), in order."""
-        with self._read() as connection:
+        with self._opened() as connection:
             settings = rows.read_meta(connection)
         return () if settings is None else settings.strict_changes
 
@@ -155,7 +155,7 @@ class Ledger:
         require_name(name)
         rule = admission.rule_for(cap, unit, rule)
         epsilon, delta = rows.stored(cap)
-        with self._write() as connection:
+        with self._opened(to_write=True) as connection:
             known = rows.find(connection, name)
             if known is not None:
                 if (known.cap, known.unit.name, known.rule) != (cap, unit.name, rule):
@@ -182,7 +182,7 @@ class Ledger:
 
     def raise_cap(self, name: str, *, cap: Budget | SecretBudget, note: str = "") -> Dataset:
         """Raise a dataset's cap and record it in the history. The same cap changes nothing; LedgerError if lower."""
-        with self._write() as connection:
+        with self._opened(to_write=True) as connection:
             known = rows.require(connection, name)
             admission.require_no_lower(known, cap)
             if cap == known.cap:
@@ -199,27 +199,27 @@ class Ledger:
             return rows.require(connection, name)
 
     def dataset(self, name: str) -> Dataset | None:
-        with self._read() as connection:
+        with self._opened() as connection:
             return rows.find(connection, name)
 
     def datasets(self) -> list[Dataset]:
-        with self._read() as connection:
+        with self._opened() as connection:
             return rows.every_dataset(connection)
 
     def history(self, name: str) -> list[Entry]:
         """Return every run that was charged and every raise of the cap, in order."""
-        with self._read() as connection:
+        with self._opened() as connection:
             rows.require(connection, name)
             return rows.history(connection, name)
 
     def account(self, name: str) -> list[Balance]:
         """Return the spending and the cap after each entry of the history, in order."""
-        with self._read() as connection:
+        with self._opened() as connection:
             return admission.account(connection, rows.require(connection, name))
 
     def spent(self, name: str) -> Budget | SecretBudget | None:
         """Return the spending of all runs so far (for secrets: the posterior at the cap's prior); None without runs."""
-        with self._read() as connection:
+        with self._opened() as connection:
             return admission.spent(connection, rows.require(connection, name))
 
     def remaining(self, name: str) -> Budget | SecretBudget | None:
@@ -229,25 +229,25 @@ class Ledger:
         rule ``basic`` this is the budget of the largest run that fits; with ``rdp`` it is at the cap's delta, and a
         larger run may fit.
         """
-        with self._read() as connection:
+        with self._opened() as connection:
             dataset = rows.require(connection, name)
             return admission.remaining(dataset, admission.spent(connection, dataset))
 
     def check(self, name: str, plan: Plan, *, run_id: str | None = None) -> None:
-        """Check that the plan could be charged to the dataset now, or was charged as run ``run_id``. Writes nothing.
+        """Check that the plan could be charged to the dataset now, or was charged as run ``run_id``; for a dataset that
+        is not open, that a run may open it. Writes nothing.
 
         Raises:
             BudgetExceeded: if it does not fit into the remaining budget.
-            LedgerError: if the dataset is not open or has a different unit, or the run was charged differently.
+            LedgerError: if the dataset has a different unit, or is not open in a strict ledger, or the run was charged
+                differently.
         """
-        with self._read() as connection:
-            admission.admit(connection, name, plan, run_id)
-
-    def check_if_open(self, name: str, plan: Plan, *, run_id: str | None = None) -> None:
-        """Do :meth:`check` if the dataset is open; else check that a run may open it (not in a strict ledger)."""
         if self.dataset(name) is not None:
-            self.check(name, plan, run_id=run_id)
-        elif self.strict:
+            with self._opened() as connection:
+                admission.admit(connection, name, plan, run_id)
+            return
+        require_name(name)
+        if self.strict:
             raise admission.not_opened(name, plan.unit)
 
     def charge(
@@ -274,7 +274,7 @@ class Ledger:
             LedgerError: if a confirmed value of this run is not among ``kept``.
         """
         epsilon, delta = rows.stored(plan.budget)
-        with self._write() as connection:
+        with self._opened(to_write=True) as connection:
             if admission.admit(connection, name, plan, run_id):
                 connection.execute(
                     sa.insert(entries).values(
@@ -309,7 +309,7 @@ class Ledger:
             LedgerError: if a different value is confirmed under this name.
             PrivacyError: if the ledger has no such charge of this run, or the noise is not from the system's entropy.
         """
-        with self._write() as connection:
+        with self._opened(to_write=True) as connection:
             booked = rows.booked(connection, seal.run_id)
             entry = None if booked is None else booked[1]
             known = {} if entry is None else {each["name"]: event_from_json(each["event"]) for each in entry.charges}
@@ -332,7 +332,7 @@ class Ledger:
 
     def known_as(self, *contents: str) -> str | None:
         """Return the name of the dataset that one of these contents belongs to; None if they are new."""
-        with self._read() as connection:
+        with self._opened() as connection:
             return next(iter(rows.known_as(connection, contents)), None)
 
     def identify(self, name: str, *contents: str, sketch: Sketch | None = None) -> list[str]:
@@ -347,7 +347,7 @@ class Ledger:
 
         Raises LedgerError if one of the contents belongs to another dataset, or the dataset is not open.
         """
-        with self._write() as connection:
+        with self._opened(to_write=True) as connection:
             others = [known for known in rows.known_as(connection, contents) if known != name]
             if others:
                 raise LedgerError(
@@ -371,26 +371,17 @@ class Ledger:
             return rows.read_meta(connection)
 
     @contextmanager
-    def _read(self) -> Iterator[sa.Connection]:
-        with self._database.read() as connection:
-            self._require_same(connection)
-            yield connection
-
-    @contextmanager
-    def _write(self) -> Iterator[sa.Connection]:
-        if self._database.file is not None:
+    def _opened(self, *, to_write: bool = False) -> Iterator[sa.Connection]:
+        if to_write and self._database.file is not None:
             require_one_name(self._database.file)  # it may have got a second name since
-        with self._database.write() as connection:
-            self._require_same(connection)
+        with self._database.write() if to_write else self._database.read() as connection:
+            found = sa.select(rows.meta.c.value).where(rows.meta.c.key == "id")
+            if connection.execute(found).scalar_one_or_none() != self.id:
+                raise LedgerError(
+                    f"The ledger at {self.location} is not the one that was opened.",
+                    f"Restore the one with the id {self.id} (is its drive mounted?), then run the same command again.",
+                )
             yield connection
-
-    def _require_same(self, connection: sa.Connection) -> None:
-        found = sa.select(rows.meta.c.value).where(rows.meta.c.key == "id")
-        if connection.execute(found).scalar_one_or_none() != self.id:
-            raise LedgerError(
-                f"The ledger at {self.location} is not the one that was opened.",
-                f"Restore the one with the id {self.id} (is its drive mounted?), then run the same command again.",
-            )
 
 
 def _begin(database: Database, *, strict: bool) -> None:

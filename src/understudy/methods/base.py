@@ -28,6 +28,7 @@ from understudy.models.types import Embedder, Message
 from understudy.privacy.facts import Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Batches, OpenQuery, Query, Rates
+from understudy.privacy.mechanisms import QuerySpec
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import Arrays, SealedValue
 from understudy.release import Release
@@ -244,8 +245,11 @@ class Method(ABC):
         number of labels. A resumed run keeps them."""
         return {}
 
-    def require_guidable(self) -> None:  # noqa: B027 - optional
-        """Raise ConfigError if the method makes a promise that would not hold for a guide in the same Release."""
+    @property
+    def alone(self) -> tuple[str, str] | None:
+        """Return which promise of the method would not hold for a guide or columns released with it, and what to do
+        then; None if they can be released with it."""
+        return None
 
     @abstractmethod
     def plan(self, budget: Budget, facts: PublicFacts) -> Plan:
@@ -255,7 +259,7 @@ class Method(ABC):
         Raises ConfigError if the budget or the parameters cannot be planned with.
         """
 
-    def plan_of(self, budget: Budget, facts: PublicFacts, sums: Mapping[str, tuple[Query[Any], float, str]]) -> Plan:
+    def plan_of(self, budget: Budget, facts: PublicFacts, sums: Mapping[str, tuple[QuerySpec, float, str]]) -> Plan:
         """Plan a noisy sum per entry: the name of its charge, and its query, share of the budget and purpose.
 
         Sensitivity and shape are those that the query states; ``release`` measures ``plan.query(name)``, or a query
@@ -304,22 +308,17 @@ class Method(ABC):
 
     def available(self, release: Release) -> Sequence[int] | None:
         """Return how many records of each label the Release contains; None if unlimited or unknown."""
-        return usual.available(release) if self.needs.holds_texts and self._usual else None
+        return usual.available(release) if self.needs.holds_texts and self.is_usual else None
 
     @property
     def knows_how_many(self) -> bool:
         """Return whether a Release of this method states its number of records, so that the user need not."""
-        return self.needs.holds_texts and (self._usual or type(self).available is not Method.available)
+        return self.needs.holds_texts and (self.is_usual or type(self).available is not Method.available)
 
     @property
-    def _usual(self) -> bool:
+    def is_usual(self) -> bool:
         """Return whether texts are made as :meth:`generate` does by default."""
         return type(self).generate is Method.generate
-
-    def require_content(self, release: Release) -> None:
-        """Raise ReleaseError if the default ``generate`` cannot make texts from the Release."""
-        if self._usual:
-            usual.require_content(release, holds_texts=self.needs.holds_texts)
 
     def label_weights(self, release: Release) -> Sequence[float] | None:
         """Return how ``records`` are divided among labels; None for equal shares."""

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -14,8 +13,7 @@ from understudy.base.errors import ReleaseError, bug
 from understudy.methods.facts import GenerationTools, PublicFacts
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
-from understudy.privacy.measurement import Query
-from understudy.privacy.mechanisms import NoisySum, SubsampledSum
+from understudy.privacy.mechanisms import NoisySum, QuerySpec, SubsampledSum
 from understudy.privacy.noise import NoiseKind
 from understudy.privacy.plan import Plan, charges_of, noise_multipliers
 from understudy.privacy.verdict import CLEAR, Verdict
@@ -28,7 +26,7 @@ _TERMS = 8  # per text
 _LEAST = 1e-9  # least weight of a term, so that there are enough to sample from
 
 
-def plan_sums(name: str, budget: Budget, facts: PublicFacts, sums: Mapping[str, tuple[Query[Any], float, str]]) -> Plan:
+def plan_sums(name: str, budget: Budget, facts: PublicFacts, sums: Mapping[str, tuple[QuerySpec, float, str]]) -> Plan:
     """Plan noisy sums. ``sums`` maps the name of each charge to its query, share of the budget (any scale) and purpose.
 
     The noise is Gaussian; it is Laplace noise if the budget has no delta and every query states an L1 sensitivity.

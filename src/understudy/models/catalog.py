@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from understudy.base.errors import ConfigError, ModelError
 from understudy.models.builtin import CHAT, EMBEDDER, BuiltinModel, builtin_path, is_pulled
-from understudy.models.machine import missing_packages, require_device, require_local
+from understudy.models.machine import missing_packages, require_local
 from understudy.models.presets import PRESETS, preset_of
 from understudy.models.types import ChatModel, Embedder
 
@@ -33,7 +33,7 @@ def load_chat(
     api_key_env: str | None = None,
     seed: int = 0,
     writer: bool = False,
-    **endpoint: Any,
+    **others: Any,
 ) -> ChatModel:
     """Load the chat model that ``spec`` names.
 
@@ -43,10 +43,11 @@ def load_chat(
             party's ``PREFIX:NAME``.
         seed: steers the sampling of local models.
         writer: of the built-in model, with the adapters that write texts from phrases.
-        base_url, api_key_env, endpoint: options of :class:`understudy.models.endpoint.EndpointChat`.
+        base_url, api_key_env, others: options of :class:`understudy.models.endpoint.EndpointChat`, or ``paced`` of
+            :class:`understudy.models.local.LocalChat`.
     """
     provider, _, name = spec.partition(":")
-    if provider in ("builtin", "hf", "none") and (base_url is not None or "extra_body" in endpoint):
+    if provider in ("builtin", "hf", "none") and (base_url is not None or "extra_body" in others):
         raise ConfigError(
             f"The model {spec} runs on this machine, so it has no {'base URL' if base_url else 'extra body'}.",
             "Leave that out, or name an endpoint's model: openai:NAME.",
@@ -54,17 +55,17 @@ def load_chat(
     if preset_of(spec) is not None:
         from understudy.models.endpoint import EndpointChat
 
-        return EndpointChat(name, provider=provider, base_url=base_url, api_key_env=api_key_env, **endpoint)
+        return EndpointChat(name, provider=provider, base_url=base_url, api_key_env=api_key_env, **others)
     if local := _on_this_machine(spec, CHAT):
         from understudy.models.local import LocalChat
 
-        return LocalChat(local[0], name=local[1], seed=seed, writer=writer and spec == "builtin")
+        return LocalChat(local[0], name=local[1], seed=seed, writer=writer and spec == "builtin", **others)
     if spec == "none":
         raise ModelError(
             "'none' means that no language model writes the texts, so there is none to load.",
             "Name a chat model, such as 'builtin', where one is needed.",
         )
-    options = {"base_url": base_url, "api_key_env": api_key_env, "seed": seed, **endpoint}
+    options = {"base_url": base_url, "api_key_env": api_key_env, "seed": seed, **others}
     return cast(ChatModel, _third_party(spec, "load_chat", chat=True)(name, **options))
 
 
@@ -89,7 +90,7 @@ def load_causal(spec: str, *, device: str | None = None, dtype: str | None = Non
             f"The model {spec!r} would read private text, so it must run on this machine.",
             f"Known ones are: {', '.join(_BUILT_IN)}.",
         )
-    require_device(device)
+    require_local(device)
     from understudy.models.causal import CausalModel
 
     local = _on_this_machine(spec, CHAT)

@@ -13,7 +13,7 @@ from understudy.base.errors import ModelError
 from understudy.base.lazy import torch
 from understudy.models.builtin import CHAT, builtin_path, is_builtin
 from understudy.models.local import Decoder
-from understudy.models.machine import best_device, require_device, require_local, worker_count
+from understudy.models.machine import best_device, require_local, worker_count
 from understudy.models.row_invariance import Shape, require_row_invariance, require_separate_rows, separate_positions
 from understudy.models.shared_prefix import Contexts, find_head
 from understudy.models.types import Message
@@ -204,7 +204,7 @@ class CausalModel:
 @lru_cache(maxsize=1)
 def _again(folder: Path, name: str, device: str, dtype: str, fingerprint: str) -> CausalModel:
     """Load the model that another process has, from this machine's cache if it is built in."""
-    require_device(device)
+    require_local(device)
     found = CausalModel(builtin_path(CHAT) if is_builtin(name) else folder, name=name, device=device, dtype=dtype)
     if not found.becomes(fingerprint):
         raise ModelError(f"{name} is a different model on a worker's machine.", "Copy the same files to every machine.")

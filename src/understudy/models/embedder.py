@@ -16,7 +16,7 @@ from understudy.base.errors import ModelError
 from understudy.base.files import files_sha256
 from understudy.base.lazy import torch
 from understudy.models.builtin import EMBEDDER, builtin_path, is_builtin
-from understudy.models.machine import best_device, require_device, require_local, worker_pool
+from understudy.models.machine import best_device, require_local, worker_pool
 from understudy.models.row_invariance import positions, require_separate_rows, separate_positions
 
 _BATCH_TOKENS = {"cpu": 1024, "cuda": 16384}
@@ -119,7 +119,7 @@ class SentenceEmbedder:
 @lru_cache(maxsize=1)
 def _again(folder: Path, name: str, device: str, fingerprint: str) -> SentenceEmbedder:
     """Load the embedder that another process has, from this machine's cache if it is built in."""
-    require_device(device)
+    require_local(device)
     found = SentenceEmbedder(builtin_path(EMBEDDER) if is_builtin(name) else folder, name=name, device=device)
     if found.fingerprint != fingerprint:
         raise ModelError(f"{name} is a different model on a worker's machine.", "Copy the same files to every machine.")

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -128,20 +129,17 @@ def require_text_invariance(embedder: Embedder) -> None:
     def alone() -> NDArray[np.float32]:
         return np.concatenate([_vectors(embedder, [text]) for text in lonely])
 
-    def require_same_beside_others(kept: NDArray[np.intp]) -> None:
-        others = [some(int(length)) for length in rng.choice(lengths, size=len(lengths))]
-        order = rng.permutation(len(kept) + len(others))
-        beside = [*(texts[place] for place in kept), *others]
-        vectors = _vectors(embedder, [beside[place] for place in order])
-        _require_same(embedder, vectors[np.argsort(order)[: len(kept)]], together[kept])
-
     first = alone()
     together = _vectors(embedder, texts)
     _require_same(embedder, first, together[: len(lonely)])
-    halves = np.array_split(rng.permutation(len(texts)), 2)
-    require_same_beside_others(halves[0])
     with ThreadPoolExecutor(1) as other_thread:
-        other_thread.submit(require_same_beside_others, halves[1]).result()
+        for number, kept in enumerate(np.array_split(rng.permutation(len(texts)), 2)):
+            others = [some(int(length)) for length in rng.choice(lengths, size=len(lengths))]
+            order = rng.permutation(len(kept) + len(others))
+            beside = [*(texts[place] for place in kept), *others]
+            embed = partial(_vectors, embedder, [beside[place] for place in order])
+            vectors = other_thread.submit(embed).result() if number else embed()
+            _require_same(embedder, vectors[np.argsort(order)[: len(kept)]], together[kept])
     _require_same(embedder, first, alone())
 
 

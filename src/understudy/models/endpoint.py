@@ -34,7 +34,7 @@ from understudy.models.limits import (
     backoff,
     most_characters,
 )
-from understudy.models.presets import PRESETS, require_extra_body
+from understudy.models.presets import PRESETS, is_on_this_machine, require_extra_body
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 
 if TYPE_CHECKING:
@@ -102,6 +102,8 @@ class EndpointChat:
         self.host = urlsplit(self._base_url).netloc
         self.dialect = Dialect(limit_name=preset.limit_name)
         """The facts learned about the endpoint so far."""
+        self.at_once: float = _FIRST_AT_ONCE if is_on_this_machine(self._base_url) else self.max_concurrency
+        """The number of concurrent requests that it answers in time, as far as it is known."""
         self.budget = Budget(
             spending_cap=self.spending_cap,
             price_per_million_input=self.price_per_million_input,
@@ -147,6 +149,8 @@ class EndpointChat:
                 return None
 
 
+_FIRST_AT_ONCE = 4
+"""Concurrent requests to a server on this machine before its first answers: many answer one after another."""
 STRETCH = 4
 """An answer that ran out of tokens while reasoning gets this many times the tokens, once."""
 
@@ -195,7 +199,7 @@ class _Session:
         self._client = client
         self._pending = iter(enumerate(requests))
         self._workers = min(endpoint.max_concurrency, len(requests))
-        self._pace = Pace(endpoint.max_concurrency)
+        self._pace = Pace(endpoint.max_concurrency, begin=endpoint.at_once, timeout=endpoint.timeout)
         self._breaker = Breaker(
             requests_at_once=self._workers,
             tries=endpoint.max_retries + 1,
@@ -220,6 +224,7 @@ class _Session:
             raise errors.exceptions[0] from None
         finally:
             watch.cancel()
+            self._endpoint.at_once = self._pace.limit
             used = self._endpoint.budget.used
             _log.debug("%d tokens of prompts and %d of answers so far.", used.prompt_tokens, used.completion_tokens)
             self._results.put_nowait(None)
@@ -282,7 +287,7 @@ class _Session:
             outcome, adapted, sent_at = await self._send(asked)
             if isinstance(outcome, Answer):
                 self._last_answer = time.monotonic()
-                self._pace.speed_up()
+                self._pace.speed_up(self._last_answer - sent_at)
                 self._breaker.answered()
                 if completion := asked.completion(outcome, endpoint, stretch=not asked.stretched):
                     return completion

@@ -7,6 +7,7 @@ it sends.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from dataclasses import dataclass
@@ -123,14 +124,20 @@ class Budget:
 
 
 class Pace:
-    """Adaptive concurrency: additive increase on success, halved on congestion (AIMD, as TCP does).
+    """Adaptive concurrency: additive increase on success, halved on congestion (AIMD, as TCP does). Until the first
+    congestion each success increases it by one.
+
+    Answers that take a good part of the ``timeout``, and much longer than the fastest one, wait for each other: they do
+    not increase it. A server that answers one request after another would otherwise work on requests that have already
+    timed out, and on nothing else.
 
     A burst of refusals is one sign of congestion: only a request sent after the last cut can cut again.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, begin: float | None = None, timeout: float = math.inf) -> None:
         self._most = float(most)
-        self._limit = float(most)
+        self._limit = min(self._most, begin or self._most)
+        self._patience, self._fastest = timeout / 4, math.inf
         self._cut_at = 0.0
         self._resume_at = 0.0
         self._changed = asyncio.Event()
@@ -165,8 +172,11 @@ class Pace:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def speed_up(self) -> None:
-        self._limit = min(self._most, self._limit + 1.0 / self._limit)
+    def speed_up(self, seconds: float = 0.0) -> None:
+        """Take the ``seconds`` of an answer."""
+        self._fastest = min(self._fastest, seconds)
+        if seconds < max(self._patience, 2 * self._fastest):
+            self._limit = min(self._most, self._limit + (1.0 / self._limit if self._cut_at else 1.0))
 
     def slow_down(self, sent_at: float, pause: float = 0.0) -> None:
         """Halve the concurrency, unless already halved since ``sent_at``; send nothing for ``pause`` seconds."""

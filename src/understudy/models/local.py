@@ -14,10 +14,12 @@ import math
 import re
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -138,7 +140,8 @@ class LocalChat:
     assistant's.
 
     Arguments as for :class:`understudy.models.causal.CausalModel`; ``seed`` is for sampling, and ``writer`` adds the
-    shipped adapters, which write around the ``phrases`` of a request (:mod:`understudy.models.writer`).
+    shipped adapters, which write around the ``phrases`` of a request (:mod:`understudy.models.writer`). ``paced`` is
+    called after some seconds, and now and then, with an estimate of the seconds per answer and the number of answers.
 
     Raises ModelError if the extra ``local`` is missing, or the folder does not contain such a model.
     """
@@ -152,9 +155,11 @@ class LocalChat:
         device: str | None = None,
         dtype: str | None = None,
         writer: bool = False,
+        paced: Callable[[float, int], None] = lambda _seconds, _answers: None,
     ) -> None:
         require_local()
         self._device = device or best_device()
+        self._paced = paced
         self._seed = seed
         model, self._tokenizer, weights = load_weights(folder, name=name, device=self._device, dtype=dtype)
         self._decoder = Decoder(model, self._tokenizer)
@@ -173,11 +178,12 @@ class LocalChat:
             if prompt is None:
                 reason = f"the prompt fills the model's window of {self._window} tokens"
                 yield index, Completion(text="", finish_reason="failed", error=reason)
-        cancelled = threading.Event()
+        cancelled, pace = threading.Event(), Pace(self._paced, len(prompts))
         pool = worker_pool(self._device)
         try:
             running = [
-                loop.run_in_executor(pool, self._answer, batch, cancelled) for batch in batches(prompts, self._device)
+                loop.run_in_executor(pool, self._answer, batch, cancelled, pace)
+                for batch in batches(prompts, self._device)
             ]
             for batch in asyncio.as_completed(running):
                 for answered in await batch:
@@ -186,8 +192,11 @@ class LocalChat:
             cancelled.set()
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _answer(self, batch: list[tuple[int, Prompt]], cancelled: threading.Event) -> list[tuple[int, Completion]]:
-        completions = self._decoder.answer([prompt for _, prompt in batch], cancelled=cancelled)
+    def _answer(
+        self, batch: list[tuple[int, Prompt]], cancelled: threading.Event, pace: Pace
+    ) -> list[tuple[int, Completion]]:
+        pace.begin(len(batch))
+        completions = self._decoder.answer([prompt for _, prompt in batch], cancelled=cancelled, stepped=pace.step)
         give_back_memory()
         return [(index, completion) for (index, _), completion in zip(batch, completions, strict=False)]
 
@@ -215,6 +224,35 @@ class LocalChat:
             phrases=request.phrases if self._writer else (),
             chats=chats and not self._writer,
         )
+
+
+_TYPICAL, _MORE = 50, 20  # tokens of an answer (the last of a batch are slow), and of the rest of an unfinished one
+_FIRST_SECONDS = 5.0
+
+
+class Pace:
+    """Estimates the seconds per answer from the tokens so far, of all batches."""
+
+    def __init__(self, paced: Callable[[float, int], None], answers: int) -> None:
+        self._paced, self._answers = paced, answers
+        self._begun, self._next = math.inf, _FIRST_SECONDS
+        self._rows = self._tokens = 0
+        self._going: dict[int, int] = {}  # unfinished rows of each thread
+
+    def begin(self, rows: int) -> None:
+        """Count the rows of a batch."""
+        self._rows += rows
+
+    def step(self, rows: int) -> None:
+        """Count a token of so many unfinished rows. Time begins with the first, as prompts are read much faster."""
+        self._begun = min(self._begun, now := time.monotonic())
+        self._going[threading.get_ident()] = rows
+        took = now - self._begun
+        self._tokens += rows if took else 0
+        if took >= self._next:
+            self._next = 1.5 * took
+            each = max(_TYPICAL, (self._tokens + _MORE * sum(self._going.values())) / self._rows)
+            self._paced(took * each / self._tokens, self._answers)
 
 
 def give_back_memory() -> None:
@@ -267,9 +305,12 @@ class _Row:
     steering: Steering | None = None
     answer: list[int] = field(default_factory=list)
     reason: FinishReason | None = None
+    likelihoods: list[float] = field(default_factory=list)
 
-    def take(self, token: int, tokenizer: Any, ends: frozenset[int]) -> None:
-        """Record the sampled token and whether the answer ends with it."""
+    def take(self, token: int, likelihood: float | None, tokenizer: Any, ends: frozenset[int]) -> None:
+        """Record the sampled token, its log-probability if known, and whether the answer ends with it."""
+        if likelihood is not None:
+            self.likelihoods.append(likelihood)
         if token in ends:
             self.reason = "stop"
             return
@@ -297,6 +338,7 @@ class _Row:
             finish_reason=reason if text.strip() else "empty",
             prompt_tokens=len(self.prompt.tokens),
             completion_tokens=len(self.answer) + (reason == "stop" and not cuts),
+            likelihood=fmean(self.likelihoods) if self.likelihoods else None,
         )
 
 
@@ -308,11 +350,18 @@ class Decoder:
         self._tokenizer = tokenizer
         self._ends = end_tokens(model, tokenizer)
 
-    def answer(self, prompts: Sequence[Prompt], *, cancelled: threading.Event) -> list[Completion]:
-        """Return one completion per prompt, in order; empty once ``cancelled`` is set."""
+    def answer(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        cancelled: threading.Event,
+        stepped: Callable[[int], None] = lambda _rows: None,
+    ) -> list[Completion]:
+        """Return one completion per prompt, in order; empty once ``cancelled`` is set. ``stepped`` is called with the
+        number of unfinished rows at each token."""
         rows = [_Row(prompt, self._steering(prompt)) for prompt in prompts]
         with torch.inference_mode():
-            self._decode(rows, cancelled)
+            self._decode(rows, cancelled, stepped)
         return [] if cancelled.is_set() else [row.completion(self._tokenizer) for row in rows]
 
     def _steering(self, prompt: Prompt) -> Steering | None:
@@ -325,7 +374,7 @@ class Decoder:
     def _longer(self) -> Any:
         return lengthening(self._tokenizer)
 
-    def _decode(self, rows: list[_Row], cancelled: threading.Event) -> None:
+    def _decode(self, rows: list[_Row], cancelled: threading.Event, stepped: Callable[[int], None]) -> None:
         """Run the model until every row has ended."""
         longest = max(len(row.prompt.uniforms) for row in rows)
         block = self._prefill([row.prompt.tokens for row in rows], room=longest)
@@ -335,18 +384,21 @@ class Decoder:
         padded = [np.pad(row.prompt.uniforms, (0, longest - len(row.prompt.uniforms))) for row in rows]
         uniforms = torch.tensor(np.array(padded, dtype=np.float32), device=device)
         for step in range(longest):
-            logits = self._model(**block.inputs(), logits_to_keep=1).logits[:, -1]
-            if any(row.steering is not None for row in rows):
-                near = logits.cpu()  # one copy: steering looks at single numbers
+            logits = plain = self._model(**block.inputs(), logits_to_keep=1).logits[:, -1]
+            steered = any(row.steering is not None for row in rows)
+            if steered:
+                near = logits.to("cpu", copy=True)  # one copy: steering looks at single numbers
                 for number, row in enumerate(rows):
                     if row.steering is not None and row.reason is None:
                         row.steering.steer(near[number], row.answer)
                 logits = near.to(device)
             tokens = choose_tokens(logits, temperature=temperature, top_p=top_p, uniform=uniforms[:, step])
-            for row, token in zip(rows, tokens.tolist(), strict=True):
+            likelihoods = _likelihoods(plain, tokens) if steered else [None] * len(rows)
+            for row, token, likelihood in zip(rows, tokens.tolist(), likelihoods, strict=True):
                 if row.reason is None:
-                    row.take(token, self._tokenizer, self._ends)
+                    row.take(token, likelihood, self._tokenizer, self._ends)
             going = [number for number, row in enumerate(rows) if row.reason is None]
+            stepped(len(going))
             if not going or cancelled.is_set():
                 return
             if len(going) <= len(rows) * 7 // 8:  # not at every end: each time copies the cache
@@ -411,6 +463,12 @@ def choose_tokens(logits: Any, *, temperature: Any, top_p: Any, uniform: Any) ->
         masses = _masses(logits[nucleus], temperature[nucleus])
         tokens[nucleus] = _from_nucleus(masses, top_p[nucleus], uniform[nucleus])
     return tokens
+
+
+def _likelihoods(logits: Any, tokens: Any) -> Any:
+    """Return the log-probability of each row's token, as a list."""
+    plain = logits.float()
+    return (plain.gather(1, tokens[:, None])[:, 0] - plain.logsumexp(-1)).tolist()
 
 
 def _masses(logits: Any, temperature: Any) -> Any:

@@ -30,8 +30,9 @@ def missing_packages() -> list[str]:
     return [name for name in _PACKAGES if find_spec(name) is None]
 
 
-def require_local() -> None:
-    """Make sure that local models can be loaded, without the hub's telemetry, before anything imports torch."""
+def require_local(device: str | None = None) -> None:
+    """Make sure that local models can be loaded, on this device, without the hub's telemetry, before anything imports
+    torch."""
     if missing := missing_packages():
         raise ModelError(
             f"Local models need packages that are not installed: {', '.join(missing)}.",
@@ -44,6 +45,8 @@ def require_local() -> None:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ModelError(_NO_CUDA, "Leave the device out, or name cpu.")
 
 
 def best_device() -> str:
@@ -62,13 +65,6 @@ def named_in_environment(variable: str, choices: tuple[str, ...]) -> str | None:
     if said is not None and said not in choices:
         raise ConfigError(f"Unknown value {said!r} of {variable}.", f"Set it to {' or '.join(choices)}, or unset it.")
     return said
-
-
-def require_device(device: str | None) -> None:
-    """Check that the machine has the device and the extra; else a ModelError."""
-    require_local()
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ModelError(_NO_CUDA, "Leave the device out, or name cpu.")
 
 
 _MOST = 8  # beyond this they wait for the interpreter lock

@@ -50,7 +50,7 @@ class Preset:
 
     def unreachable_at(self, base_url: str) -> str:
         """Return what to do if no connection to ``base_url`` can be made."""
-        if self.start is not None and _is_near(base_url):
+        if self.start is not None and is_on_this_machine(base_url):
             return f"Start {self.title} (`{self.start}`), or check the base URL if it runs elsewhere."
         return "Check the base URL, that the server is running, and the proxy settings of the environment."
 
@@ -58,10 +58,10 @@ class Preset:
         """Return whether :attr:`key` is sent to ``base_url`` by default: only to the product's hosts, by https."""
         parts = urlsplit(base_url)
         ours = re.fullmatch(self.key_hosts, parts.hostname or "") is not None
-        return self.key is not None and ours and (_is_near(base_url) or parts.scheme == "https")
+        return self.key is not None and ours and (is_on_this_machine(base_url) or parts.scheme == "https")
 
 
-def _is_near(base_url: str) -> bool:
+def is_on_this_machine(base_url: str) -> bool:
     """Return whether an address is one of this machine."""
     return re.fullmatch(_THIS_MACHINE, urlsplit(base_url).hostname or "") is not None
 

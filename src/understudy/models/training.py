@@ -158,8 +158,7 @@ class LoRA:
     def joined(self, matrices: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
         """Convert matrices from :meth:`named` back to one vector. Raises ConfigError if they belong to another
         model."""
-        _require_fits(matrices, self.adapters.shapes)
-        found = {name: np.asarray(matrices[name], dtype=np.float32) for name in self.adapters.shapes}
+        found = _fitting(matrices, self.adapters.shapes)
         self._matrices |= {name: matrix for name, matrix in found.items() if name not in self._learning}
         return np.concatenate([found[name].ravel() for name in self._learning])
 
@@ -239,8 +238,7 @@ class Weights:
         return split(weights, self._shapes)
 
     def joined(self, matrices: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-        _require_fits(matrices, self._shapes)
-        return np.concatenate([np.asarray(matrices[name], dtype=np.float32).ravel() for name in self._parameters])
+        return np.concatenate([each.ravel() for each in _fitting(matrices, self._shapes).values()])
 
     def load(self, weights: NDArray[np.float32]) -> None:
         with torch.no_grad():
@@ -272,12 +270,16 @@ def split(weights: NDArray[np.float32], shapes: Mapping[str, tuple[int, ...]]) -
     return {name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
 
 
-def _require_fits(matrices: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, ...]]) -> None:
+def _fitting(
+    matrices: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, NDArray[np.float32]]:
+    """Return the matrices in the order of ``shapes``. Raises ConfigError if they are of a different model."""
     if {name: matrix.shape for name, matrix in matrices.items()} != dict(shapes):
         raise ConfigError(
             "The tuned weights do not fit the model: its layers or sizes differ.",
             "Name the base model that it was tuned on (--private-model).",
         )
+    return {name: np.asarray(matrices[name], dtype=np.float32) for name in shapes}
 
 
 @dataclass(frozen=True)

@@ -508,7 +508,16 @@ def require_consistent(statement: Statement) -> None:
     """
     composition = Composition(tuple(charge.event for charge in statement.charges))
     if isinstance(statement.budget, SecretBudget):
-        _require_consistent_secrets(statement, statement.budget, composition)
+        if not all(0 < prior <= posterior <= 1 for prior, posterior in statement.posterior_at.items()):
+            raise ValueError("a posterior is not a probability, or below its prior")
+        if composition.failure or not all(
+            isinstance(each, GaussianEvent | MixtureEvent) for each in composition.events
+        ):
+            raise ValueError("a charge gives no guarantee for secrets")
+        own, mu = (float(statement.budget.prior), float(statement.budget.posterior)), composition.mu
+        for prior, posterior in [*statement.posterior_at.items(), own]:
+            if mu is not None and phi_bar(-normal_quantile(prior) - mu) > posterior * (1 + _ROUNDING):
+                raise ValueError("the charges compose to more than the statement says")
         return
     if any(isinstance(event, MixtureEvent) for event in composition.events):
         raise ValueError("a charge is for secrets, but the statement does not protect secrets")
@@ -550,20 +559,6 @@ def _pure_at(epsilon: float, delta: float) -> float:
         return epsilon + math.log1p(-delta) if delta < 1 else 0.0
     rest = math.exp(epsilon) - delta * (1 + math.exp(epsilon))
     return max(0.0, math.log(rest)) if rest > 0 else 0.0
-
-
-def _require_consistent_secrets(statement: Statement, budget: SecretBudget, composition: Composition) -> None:
-    for prior, posterior in statement.posterior_at.items():
-        if not 0 < prior <= posterior <= 1:
-            raise ValueError("a posterior is not a probability, or below its prior")
-    if composition.failure or not all(isinstance(each, GaussianEvent | MixtureEvent) for each in composition.events):
-        raise ValueError("a charge gives no guarantee for secrets")
-    if composition.mu is None:
-        return
-    for prior, posterior in [*statement.posterior_at.items(), (float(budget.prior), float(budget.posterior))]:
-        least = phi_bar(-normal_quantile(prior) - composition.mu)
-        if least > posterior * (1 + _ROUNDING):
-            raise ValueError("the charges compose to more than the statement says")
 
 
 def load_statement(path: Path) -> Statement:

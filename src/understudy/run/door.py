@@ -33,8 +33,8 @@ from understudy.run.settings import LedgerParameters
 if TYPE_CHECKING:
     from understudy.ledger import Ledger
 
-_FINGERPRINT = "fingerprint"
-_OF_THE_RUN = {_FINGERPRINT, "embedder", "private model"}
+_FINGERPRINT, SOURCE = "fingerprint", "source"
+_OF_THE_RUN = {_FINGERPRINT, SOURCE, "embedder", "private model"}
 _MARK = "understudy:mark"
 
 

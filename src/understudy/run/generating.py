@@ -3,10 +3,8 @@ request."""
 
 from __future__ import annotations
 
-import math
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -27,7 +25,6 @@ from understudy.models import catalog
 from understudy.models.batches import BatchChat
 from understudy.models.collect import CachedChat, collect
 from understudy.models.endpoint import PLAIN, EndpointChat
-from understudy.models.machine import best_device, worker_count
 from understudy.models.presets import preset_of
 from understudy.models.types import ChatModel
 from understudy.release import Release
@@ -47,7 +44,9 @@ from understudy.text.writing import Form, NoText, Rows, SyntheticRecord, Value, 
 
 AT_ONCE = 64
 """Largest number of concurrent requests to an endpoint."""
-_IN_BATCHES: Mapping[str, int] = {"seeds_first": 200_000, "seeds_at_once": 200_000, "tries": 1}
+_HERE: Mapping[str, int] = {"seeds_trial": 0}
+"""Settings for a language model on this machine, which answers many requests in little more time than a few."""
+_IN_BATCHES: Mapping[str, int] = {**_HERE, "seeds_first": 200_000, "seeds_at_once": 200_000, "tries": 1}
 """Settings for a language model that is asked through batches, where every further round takes another day."""
 
 
@@ -191,8 +190,32 @@ def _verdict(made: Release, records: Sequence[SyntheticRecord], reading: Reading
     return " ".join(filter(None, said))
 
 
-_CORE_SECONDS = 0.6
-"""Seconds that a fairly recent processor core takes for an answer of the built-in model, prompt included."""
+_LONG = 30  # seconds that are worth a message
+_OTHER = 1.3  # factor between two estimates that is worth one
+
+
+@dataclass
+class Duration:
+    """Says how long a local model will write, at the speed of this machine and its other programs."""
+
+    say: Callable[[str], None] = lambda _line: None
+    answers_each: int = 1  # per text
+    texts: int = 0  # that are written now
+    most: int = 0  # answers that were requested together
+    said: float = 0.0
+
+    def begin(self, done: int, asked: int) -> None:
+        """Take the number of texts that have stored answers or none, and of all."""
+        if not (done and self.texts):
+            self.texts = asked - done
+
+    def paced(self, seconds: float, answers: int) -> None:
+        """Take the seconds per answer, if that many are requested together: fewer are slower, each."""
+        self.most, whole = max(self.most, answers), self.texts * self.answers_each * seconds
+        if answers == self.most and whole > _LONG and not 1 / _OTHER < whole / (self.said or 1e9) < _OTHER:
+            self.said = whole
+            took = f"{round(whole, -1):.0f} s" if whole < 100 else f"{whole / 60:.0f} min"
+            self.say(f"At the present speed of this machine, {plural(self.texts, 'text')} take about {took}.")
 
 
 @dataclass(frozen=True)
@@ -203,6 +226,7 @@ class Writing:
     chat: ChatModel | None
     named: Chat
     form: Form | None = None
+    duration: Duration = field(default_factory=Duration)
 
     @property
     def prompted(self) -> str | Sequence[str]:
@@ -226,6 +250,11 @@ class Writing:
             known: phrases to look for in the examples, if there are any.
             rows: typed columns of the texts, which prompts show.
         """
+
+        def progress(done: int, asked: int) -> None:
+            self.duration.begin(done, asked)
+            listener.progress("texts", done, asked)
+
         template = self.prompts.template
         if known and not all(each.phrases for each in template.examples):
             examples = with_phrases(template.examples, known, count=template.settings.prompt_terms or 5)
@@ -236,12 +265,12 @@ class Writing:
             self.prompts.parameters,
             labels=[canonical(label) for label in labels],
             seed=self.named.seed,
-            progress=lambda done, asked: listener.progress("texts", done, asked),
+            progress=progress,
             rows=rows,
             form=self.form,
             trained=self.named.trained,
             gate=gate,
-            **(_IN_BATCHES if self.named.llm_batch else {}),
+            **(_IN_BATCHES if self.named.llm_batch else {} if preset_of(self.named.llm) else _HERE),
         )
 
 
@@ -254,7 +283,8 @@ def prepare_writing(session: Session, method: Method, texts: Texts, named: Chat,
         )
     form = _form(texts, method, named)
     prompts = Prompts(texts.parameters, texts.template, texts.form)
-    chat = load_chat(named, listener) if named.asks and named.llm != "none" else None
+    duration = Duration(listener.say, texts.parameters.samples or 1)
+    chat = load_chat(named, listener, duration.paced) if named.asks and named.llm != "none" else None
     if chat is not None:
         if preset_of(named.llm) is not None and not session.begun:
             asked = load_chat(named, listener)  # a separate one: this short prompt would mislead the caps' estimates
@@ -277,7 +307,7 @@ def prepare_writing(session: Session, method: Method, texts: Texts, named: Chat,
                 "for, again."
             )
         chat = CachedChat(session.witness.chat(chat), session.store.answers)
-    return Writing(prompts, chat, named, form)
+    return Writing(prompts, chat, named, form, duration)
 
 
 def require_room(writing: Writing, method: Method, planned: Release, details: str, listener: Listener) -> None:
@@ -360,7 +390,7 @@ def write_texts(
     writer = writing.writer(made.schema.labels, listener, known=made.terms, rows=rows, gate=gate)
 
     # 2. Load the models, and report what they will be asked.
-    _tell_asked(method, writing, writer, sum(counts), made, listener)
+    _tell_asked(method, writing, sum(counts), made, listener)
     embedder = job.embedder.load(session.folder.private, made.schema.form) if method.needs.generation_embedder else None
     model = job.private_model.load() if method.needs.generation_model else None
 
@@ -387,7 +417,14 @@ def write_texts(
     written = [record for record in records if record.text]
     for use in reversed(uses):
         written = use.completed(written)
-    _require_text(records, written, session, made, job, writing, clear=clear)
+    if records and not written and writing.chat is not None and not method.needs.candidates:
+        raise NoText("The language model wrote no text at all.", _without_text(session, job.chat, made))
+    if records and not written and method.needs.generation_model and clear:  # else the run was charged for the model
+        raise NoText(
+            "The tuned model wrote no text that can be used.",
+            "Ask for longer texts (--max-tokens), sample more carefully (--llm-temperature), or keep unfinished ones "
+            "(--unfinished keep).",
+        )
 
     # 5. Store them.
     missing = len(records) - len(written)
@@ -420,18 +457,11 @@ def _uses(made: Release, job: FreeJob, writing: Writing, private: Path, listener
     return [use for each in additions_in(made) if (use := each.use(made, with_what)) is not None]
 
 
-def _tell_asked(
-    method: Method, writing: Writing, writer: Writer, total: int, made: Release, listener: Listener
-) -> None:
-    """Report which language model is asked for how many texts, and how long that takes."""
+def _tell_asked(method: Method, writing: Writing, total: int, made: Release, listener: Listener) -> None:
+    """Report which language model is asked for how many texts."""
     chat, needed = writing.chat, method.needs.generation_llm
     if chat is not None:
         listener.say(f"Writing {plural(total, 'text')} with {chat.model_id}, which sees only released values.")
-        loaded = writing.named.llm == "builtin" and "torch" in sys.modules
-        if loaded and needed == "optional" and best_device() == "cpu":
-            answers, cores = total * writer.calls_per_seed, worker_count("cpu")  # stored answers take no time
-            took = f"{math.ceil(answers * _CORE_SECONDS / cores / 60)} min on {cores} free core{'s' * (cores > 1)}"
-            listener.say(f"This takes about {took} ({answers} answers).")
     if needed == "never" and writing.named.llm != ModelParameters().llm:
         listener.say(f"The language model {writing.named.llm} is not used: a Release of {made.method} needs none.")
 
@@ -454,30 +484,6 @@ def _origin(made: Release, method: Method, writing: Writing, condition: str) -> 
     if writing.chat is not None or method.needs.private_model:
         origin["document_type"] = writing.prompts.template.document_type
     return {**origin, **({"where": condition} if condition else {})}
-
-
-def _require_text(
-    records: Sequence[SyntheticRecord],
-    written: Sequence[SyntheticRecord],
-    session: Session,
-    made: Release,
-    job: FreeJob,
-    writing: Writing,
-    *,
-    clear: bool,
-) -> None:
-    """Raise NoText if a model wrote no text at all, unless the run was charged for a tuned model."""
-    needs = job.method.needs
-    if not records or written:
-        return
-    if writing.chat is not None and not needs.candidates:
-        raise NoText("The language model wrote no text at all.", _without_text(session, job.chat, made))
-    if needs.generation_model and clear:
-        raise NoText(
-            "The tuned model wrote no text that can be used.",
-            "Ask for longer texts (--max-tokens), sample more carefully (--llm-temperature), or keep unfinished ones "
-            "(--unfinished keep).",
-        )
 
 
 def _cure_of_missing(method: Method, writing: Writing) -> str:
@@ -530,7 +536,7 @@ def _without_text(session: Session, named: Chat, made: Release) -> str:
     return f"{check}, and `understudy generate {file} --output ELSEWHERE` asks another model: both cost no budget."
 
 
-def load_chat(named: Chat, listener: Listener) -> ChatModel:
+def load_chat(named: Chat, listener: Listener, paced: Callable[[float, int], None] | None = None) -> ChatModel:
     options: dict[str, Any] = {"extra_body": named.extra_body} if named.extra_body else {}
     if preset_of(named.llm) is not None:
         options |= {
@@ -540,6 +546,8 @@ def load_chat(named: Chat, listener: Listener) -> ChatModel:
             "price_per_million_output": named.price_output,
             "say": listener.say,
         }
+    elif paced is not None and (named.llm == "builtin" or named.llm.startswith("hf:")):
+        options["paced"] = paced
     if named.trained:
         options["writer"] = True
     return catalog.load_chat(

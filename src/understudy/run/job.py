@@ -6,7 +6,7 @@ All errors that public facts can show are raised here, before a folder is touche
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -75,7 +75,14 @@ class FreeJob:
         self.dataset = config.dataset
         self.ledger = config.ledger
         self.lasting = Lasting(config.lasting, config.changeable)
-        _require_utf8({**self.lasting.settings, "dataset": self.dataset})
+        for name, value in {**self.lasting.settings, "dataset": self.dataset}.items():
+            try:  # a statement cannot name bytes of file names, or half characters of JSON
+                json.dumps(value, ensure_ascii=False).encode("utf-8")
+            except UnicodeEncodeError:
+                raise ConfigError(
+                    f"The setting {name!r} contains characters that UTF-8 cannot encode.",
+                    "Write it, or rename the file, with valid UTF-8 characters.",
+                ) from None
 
 
 _LIKELY = LabelSet(tuple(f"label {number}" for number in range(1, 11)))
@@ -187,15 +194,3 @@ def _facts(config: RunConfig, table: Table) -> PublicFacts:
         table.crossed,
         (*text_columns(table.text), *table.record_columns),
     )
-
-
-def _require_utf8(settings: Mapping[str, Any]) -> None:
-    """Raise ConfigError for strings that no statement can name: bytes of file names, or half characters of JSON."""
-    for name, value in settings.items():
-        try:
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
-        except UnicodeEncodeError:
-            raise ConfigError(
-                f"The setting {name!r} contains characters that UTF-8 cannot encode.",
-                "Write it, or rename the file, with valid UTF-8 characters.",
-            ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,6 +38,13 @@ from understudy.text.vocabulary.words import split_words
 def writes_around_phrases(method: Method, form: TextForm, record_columns: tuple[str, ...]) -> bool:
     """Return whether texts without parts are written around phrases, which can replace them."""
     return method.needs.generation_llm == "optional" and not (method.needs.candidates or form or record_columns)
+
+
+def _place(file: str, root: Path) -> str:
+    try:
+        return file if "://" in file or file == "-" else os.path.relpath(Path(file).resolve(), root)
+    except ValueError:  # on another drive
+        return str(Path(file).resolve())
 
 
 # Parts appear in no help or schema; reading their fields' docstrings would double the import time of this file.
@@ -290,9 +298,13 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
         table, asked = config.part(cls), config.part(TablesParameters)
         if table.secret_detectors:
             make_detectors(table.secret_detectors)
-        if table.form:
-            table._require_parts()
         columns, crossed = table.all_columns, table.crossed
+        if table.form and table.record_columns:
+            raise ConfigError(
+                "The parts of a text are separate columns, but record columns are one text in JSON.",
+                "Give either --text A,B,C or --record-columns A,B,C.",
+            )
+        require_told(table.form, columns, crossed=crossed)
         if table.label is not None and not (table.labels or crossed or table.labels_from_data):
             raise undeclared(table.label, [column.name for column in columns])
         if not columns and asked != TablesParameters():
@@ -323,6 +335,10 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
             source = self.data[0] if len(self.data) == 1 else self.data
         return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
 
+    def places(self, root: Path) -> bytes:
+        """Return where its files are, seen from the output folder, or their addresses; empty if it has none."""
+        return "\n".join(_place(each, root.resolve()) for each in self.data).encode("utf-8", "surrogatepass")
+
     def require_header(self) -> None:
         """Check that the header of the files (public) has the named columns, before anything else is done."""
         if not self.data or "-" in self.data:
@@ -341,15 +357,6 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
     def finder(self, corpus: Corpus) -> SecretFinder:
         """Return the finder of the secrets in the texts."""
         return secret_finder(corpus, file=self.secrets_file, detectors=self.secret_detectors)
-
-    def _require_parts(self) -> None:
-        """Raise ConfigError if texts with parts are declared in a contradictory way."""
-        if self.record_columns:
-            raise ConfigError(
-                "The parts of a text are separate columns, but record columns are one text in JSON.",
-                "Give either --text A,B,C or --record-columns A,B,C.",
-            )
-        require_told(self.form, self.all_columns, crossed=self.crossed)
 
 
 def is_in_english(names: Sequence[str], columns: Sequence[Column], labels: LabelSet) -> bool:

@@ -19,7 +19,7 @@ from understudy.run.generating import Result, prepare_writing, write_texts
 from understudy.run.job import FreeJob, Job
 from understudy.run.outputs import OutputFolder
 from understudy.run.progress import recorded
-from understudy.run.releasing import check_cap, make_release, require_continuable
+from understudy.run.releasing import check_cap, make_release
 from understudy.run.session import GENERATED, SILENT, Listener, Session, Witness, open_session
 from understudy.run.settings import RunConfig, run_config
 from understudy.run.signing import Signing
@@ -36,8 +36,16 @@ def release(
     job = Job(config, charges=True, generates=False)
     job.require_language()
     signing = Signing.of(job)
-    if resume:
-        require_continuable(job.method, fresh=job.place.fresh)
+    if resume and not job.method.stopping_parameters:
+        raise ConfigError(
+            f"A release of {job.method.name} uses everything that it pays for, so there is nothing to continue.",
+            "Leave --continue out (a killed run resumes without it); more of the same data is a new run.",
+        )
+    if resume and job.place.fresh:
+        raise ConfigError(
+            "A release cannot both continue and start over.",
+            "Give one of --continue and --fresh (which charges again).",
+        )
     with (
         open_session(job.place, job.lasting, job.promise.noise_source) as session,
         _recorded(session, job, listener, "release") as listener,

@@ -25,6 +25,7 @@ from understudy.corpus.corpus import Batch
 from understudy.corpus.schema import Schema
 from understudy.corpus.secrets import SecretFinder
 from understudy.ledger.store import RunStore
+from understudy.methods import usual
 from understudy.methods.additions.registry import complete
 from understudy.methods.base import Method, Preparation, Released, ReleaseTools
 from understudy.methods.release_schema import Contents, mismatch
@@ -96,7 +97,8 @@ def rehearse(
             statement = replace(planned.statement, charges=own.charges)
             made = filled(replace(planned, statement=statement), released, store.seals())
             made.save(Path(folder) / "rehearsal.release")
-            method.require_content(made)
+            if method.is_usual:
+                usual.require_content(made, holds_texts=method.needs.holds_texts)
             contents = method.contents(made)
             problem = contents and mismatch(made, contents)
         except _Ended:

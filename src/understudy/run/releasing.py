@@ -29,16 +29,13 @@ from understudy.corpus.verified import Contents, VerifiedCorpus, contents
 from understudy.methods.additions.base import Addition, Releasing
 from understudy.methods.base import Method, Preparation, ReleaseTools
 from understudy.methods.registry import load_release
-from understudy.models.causal import CausalModel
 from understudy.models.embedder_checks import (
     require_embeds_all,
     require_encodes_all,
-    require_text_invariance_here,
     require_trusted,
     trusted_with_texts,
 )
 from understudy.models.machine import is_out_of_memory
-from understudy.models.types import Embedder
 from understudy.privacy.measurement import Engine
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import SYSTEM
@@ -47,7 +44,7 @@ from understudy.privacy.verdict import Verdict
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
 from understudy.release.statement import Sealed, Statement
-from understudy.run.door import Paid, open_ledger, pay
+from understudy.run.door import SOURCE, Paid, open_ledger, pay
 from understudy.run.generating import Writing, require_room
 from understudy.run.job import Job
 from understudy.run.parts import Table
@@ -67,7 +64,7 @@ def check_cap(session: Session, job: Job) -> None:
     if session.noise.origin == SYSTEM and RELEASED not in session.store.stages():
         with open_ledger(job.promise, session.store) as ledger:
             plan = session.as_booked(job.declared_plan)
-            ledger.check_if_open(job.promise.dataset, plan, run_id=session.store.run_id)
+            ledger.check(job.promise.dataset, plan, run_id=session.store.run_id)
 
 
 @dataclass(frozen=True)
@@ -117,8 +114,11 @@ def make_release(
         # 1. Check, load, plan and probe everything that could fail; nothing is charged yet.
         ready = _prepare(stack, session, job, corpus, writing, listener)
 
-        # 2. Charge the whole plan, synced before any noise is drawn.
+        # 2. Charge the whole plan, synced before any noise is drawn. A table without rows is charged like any other:
+        #    whether it has one is private, as an empty table and one with a single record are neighbours.
         paid = pay(ready.ledger, job.promise.dataset, ready.plan, ready.corpus, ready.found, session, listener)
+        places = np.frombuffer(job.table.places(session.folder.root), np.uint8)
+        session.store.keep_once(SOURCE, lambda: {"places": places})
         at = _opened(session, job, ready, paid, listener)
 
         # 3. Measure, part by part; the result of a part is released, and the next parts see it.
@@ -147,8 +147,15 @@ def _release_there(session: Session, job: Job, listener: Listener, *, resume: bo
                 "This output folder contains no run, so there is nothing to continue.",
                 "Name the folder of the run with --output, or leave --continue out.",
             )
-        if file.exists():
-            require_no_less(method, load_release(file, max_bytes=sys.maxsize))
+        earlier = load_release(file, max_bytes=sys.maxsize).parameters if file.exists() else method.dump()
+        for name in sorted(method.stopping_parameters):  # else a smaller Release would replace a larger one
+            before, now = earlier.get(name), method.dump()[name]
+            if now is not None and (before is None or now < before):
+                flag = "--" + name.replace("_", "-")
+                raise ConfigError(
+                    f"{flag} {now} would stop earlier than the existing Release ({before or 'no limit'}).",
+                    f"Give {flag} the same number or a higher one.",
+                )
         return None
     if RELEASED not in session.store.stages() or not file.exists():
         return None
@@ -165,7 +172,16 @@ def _release_there(session: Session, job: Job, listener: Listener, *, resume: bo
             f"{job.promise.dataset!r}.",
             f"Name another folder with --output, or, if it is the same table, --dataset {made.statement.dataset}.",
         )
-    listener.say(f"{file.name} exists already: no private record is read, and nothing is charged{more}.")
+    kept, of = session.store.value(SOURCE), ""
+    if kept is not None and kept["places"].tobytes() != job.table.places(session.folder.root):
+        if job.dataset is None:
+            raise ResumeError(
+                f"The Release in {session.folder.root.name} was made from a table of the same name in another place.",
+                "Name another folder with --output, and another dataset with --dataset; or, if it is the same table, "
+                f"--dataset {made.statement.dataset}.",
+            )
+        of = ", made from a table in another place that was named the same dataset"
+    listener.say(f"{file.name} exists already{of}: no private record is read, and nothing is charged{more}.")
     session.folder.write_statement(made.statement, labelled=made.schema.label is not None)
     session.clear_scratch(_scratch(session, job))
     return made
@@ -188,7 +204,7 @@ def _prepare(
     early = session.as_booked(job.declared_plan)
     ledger = stack.enter_context(open_ledger(promise, session.store)) if session.noise.origin == SYSTEM else None
     if ledger is not None:
-        ledger.check_if_open(promise.dataset, early, run_id=session.store.run_id)  # before any private read
+        ledger.check(promise.dataset, early, run_id=session.store.run_id)  # before any private read
     engine = stack.enter_context(open_engine(job.engine, own_scratch))
     if corpus is None:
         corpus = stack.enter_context(table.open(session.folder.private))
@@ -216,6 +232,11 @@ def _prepare(
     if left := [name for name in corpus.layout.columns if name not in {*_synthesised(corpus), *corpus.schema.columns}]:
         names = ", ".join(printable(name) for name in left)
         listener.say(f"The synthetic table leaves out columns that are not declared (--columns): {names}.")
+    if taken := _types_taken(corpus):
+        listener.say(
+            f"Taken from the table in memory as public facts: its columns' names and these types: {taken}. If it was "
+            "read in a way that infers types from values, give these columns as strings."
+        )
     session.folder.require_writable()
     planned = _planned_release(job, corpus, plan, preparation)
     require_readable(planned)
@@ -241,8 +262,15 @@ def _opened(session: Session, job: Job, ready: _Ready, paid: Paid, listener: Lis
     """Open the door to the private records that the charge paid for."""
     preparation, writing, schema = ready.preparation, ready.writing, ready.corpus.schema
     for what, model in (("private model", preparation.model), ("embedder", preparation.embedder)):
-        if model is not None:
-            require_same_model(session, model, what=what)
+        if model is None:
+            continue
+        sha = np.frombuffer(model.fingerprint.encode(), dtype=np.uint8)
+        if not np.array_equal(session.store.keep_once(what, partial(dict, sha=sha))["sha"], sha):
+            raise ResumeError(  # the statement names one model
+                f"The {what} is not the one that this run began with: its weights or tokenizer changed.",
+                "Use the model that it began with (for the built-in one: that version of understudy), or --fresh to "
+                "start over (which charges the budget again).",
+            )
     tools = ReleaseTools(
         **{each.name: getattr(preparation, each.name) for each in fields(preparation)},
         door=paid.door,
@@ -340,9 +368,7 @@ def _load_models(
             require_trusted(embedder, trust_endpoint=job.embedder.trust_endpoint)
         dimension = require_embeds_all(embedder)
     if embedder is not None and job.embeds_private_texts:
-        require_text_invariance_here(embedder, say=listener.say)
-        if engine is not None:
-            require_same_vectors(engine, embedder)
+        require_same_vectors(engine, embedder, say=listener.say)
     if job.method.needs.private_model:
         listener.say("Loading the private model, and checking on this machine that texts do not change each other's.")
         model = job.private_model.load()
@@ -411,6 +437,14 @@ def _owner(corpus: Corpus) -> Column | None:
     return None if name is None else next(declared, Column(name, "identifier"))
 
 
+def _types_taken(corpus: Corpus) -> str:
+    """Return the columns of the synthetic table that have the types of a table in memory, other than text, in words."""
+    layout = corpus.layout.of(_synthesised(corpus))
+    kinds = {each: kind for each, kind in layout.types.items() if not layout.is_text(each) or "dictionary" in kind}
+    kinds = {each: "category" if "dictionary" in kind else kind for each, kind in {**kinds, **layout.dtypes}.items()}
+    return ", ".join(f"{printable(each)} ({kinds[each]})" for each in layout.in_order(kinds) if not layout.format)
+
+
 def _synthesised(corpus: Corpus) -> set[str]:
     """Return the names of the columns that a synthetic table has."""
     schema = corpus.schema
@@ -449,46 +483,3 @@ def _without_folders(method: Method) -> dict[str, Any]:
         for name, value in method.dump().items()
         if name not in private
     }
-
-
-def require_continuable(method: Method, *, fresh: bool) -> None:
-    """Check that a run of these settings can be continued, before its folder is touched."""
-    if not method.stopping_parameters:
-        raise ConfigError(
-            f"A release of {method.name} uses everything that it pays for, so there is nothing to continue.",
-            "Leave --continue out (a killed run resumes without it); more of the same data is a new run.",
-        )
-    if fresh:
-        raise ConfigError(
-            "A release cannot both continue and start over.",
-            "Give one of --continue and --fresh (which charges again).",
-        )
-
-
-def require_no_less(method: Method, made: Release) -> None:
-    """Raise ConfigError if a continued release would stop earlier than the existing one, and so replace a larger
-    Release by a smaller one."""
-    wanted = method.dump()
-    for name in sorted(method.stopping_parameters):
-        before, now = made.parameters.get(name), wanted[name]
-        if now is not None and (before is None or now < before):
-            flag = "--" + name.replace("_", "-")
-            raise ConfigError(
-                f"{flag} {now} would stop earlier than the existing Release ({before or 'no limit'}).",
-                f"Give {flag} the same number or a higher one.",
-            )
-
-
-def require_same_model(session: Session, model: CausalModel | Embedder, *, what: str = "private model") -> None:
-    """Check that a resumed run uses the model that it began with, because the statement names one model.
-
-    Args:
-        what: the model's part in this run.
-    """
-    sha = np.frombuffer(model.fingerprint.encode(), dtype=np.uint8)
-    if not np.array_equal(session.store.keep_once(what, lambda: {"sha": sha})["sha"], sha):
-        raise ResumeError(
-            f"The {what} is not the one that this run began with: its weights or tokenizer changed.",
-            "Use the model that it began with (for the built-in one: that version of understudy), or --fresh to start "
-            "over (which charges the budget again).",
-        )

@@ -25,7 +25,7 @@ from understudy.base.parameters import (
     is_free,
 )
 from understudy.corpus.read import exactly_named
-from understudy.corpus.storage import parse_address
+from understudy.corpus.sources import parse_address
 from understudy.methods.additions.columns.variables import RowsParameters, TablesParameters
 from understudy.methods.additions.guide.plan import ChoosingParameters, GuideParameters
 from understudy.methods.additions.registry import ADDITIONS

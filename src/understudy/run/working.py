@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, EngineError
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
-from understudy.models.embedder_checks import require_text_invariance
+from understudy.models.embedder_checks import require_text_invariance, require_text_invariance_here
 from understudy.models.types import Embedder, WrappedEmbedder
 from understudy.models.vectors import conditions, uncached
 from understudy.privacy.measurement import Engine
@@ -45,30 +45,38 @@ def open_engine(config: EngineParameters, scratch: Path) -> Iterator[Engine | No
 
     own = config.engine == "processes"
     engine = Processes(config.workers) if own else RayCluster(workers=config.workers, scratch=scratch)
+    path, token = scratch / f"shared-{secrets.token_hex(8)}", secrets.token_bytes(16)
     try:
-        _require_shared(engine, scratch)
+        with atomic_file(path, mode=PRIVATE_MODE) as file:
+            file.write(token)
+        if engine.ask(partial(_read, path)) != token:
+            raise EngineError(
+                "The machines of the cluster cannot read the run's private folder.",
+                "Name a folder on a drive that all of them share: --scratch FOLDER.",
+            )
+        path.unlink()
         engine.ask(kind_of_worker, always=True)
         yield engine
     finally:
+        path.unlink(missing_ok=True)
         engine.close()
 
 
-def require_same_vectors(engine: Engine, embedder: Embedder) -> None:
-    """Check on every kind of worker that texts do not change each other's vectors, and that all give the same vectors.
+def require_same_vectors(
+    engine: Engine | None, embedder: Embedder, *, say: Callable[[str], object] | None = None
+) -> None:
+    """Check that all workers, even those that join later, give some public texts the same vectors; else EngineError.
 
-    Raises ModelError if they do on some worker, EngineError if the workers' vectors differ: a record's vector would
-    depend on the worker.
+    With ``say``, which reports what takes minutes, check first on this machine and on every kind of worker that texts
+    do not change each other's vectors; else ModelError. Without, no bound on one record's influence may depend on the
+    vectors.
     """
-    engine.ask(partial(require_text_invariance, embedder))
-    require_alike(engine, embedder)
-
-
-def require_alike(engine: Engine, embedder: Embedder) -> None:
-    """Raise EngineError unless every worker, even one that joins later, gives some public texts the same vectors.
-
-    This is enough if no bound on one record's influence depends on the vectors.
-    """
-    engine.ask(partial(kind_of_worker, embedder), always=True)
+    if say is not None:
+        require_text_invariance_here(embedder, say=say)
+    if engine is not None:
+        if say is not None:
+            engine.ask(partial(require_text_invariance, embedder))
+        engine.ask(partial(kind_of_worker, embedder), always=True)
 
 
 def embedder_of_workers(config: EngineParameters, embedder: Embedder) -> Embedder:
@@ -115,21 +123,6 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return ""
-
-
-def _require_shared(engine: Engine, scratch: Path) -> None:
-    """Check that every worker reads in ``scratch`` what this process writes there."""
-    path, token = scratch / f"shared-{secrets.token_hex(8)}", secrets.token_bytes(16)
-    with atomic_file(path, mode=PRIVATE_MODE) as file:
-        file.write(token)
-    try:
-        if engine.ask(partial(_read, path)) != token:
-            raise EngineError(
-                "The machines of the cluster cannot read the run's private folder.",
-                "Name a folder on a drive that all of them share: --scratch FOLDER.",
-            )
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> bytes | None:

@@ -13,14 +13,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import PurePath
+from statistics import median
 from typing import Any, Protocol
 
 from understudy.base.errors import ModelError
 from understudy.models.collect import collect
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 from understudy.text.gate import ENGLISH, OPEN, Earlier, Fault, Gate, Reading
-from understudy.text.prompts.template import PromptTemplate, WritingParameters, load_template
-from understudy.text.prompts.writer import Brief
+from understudy.text.prompts.template import DEFAULT_TEMPERATURE, PromptTemplate, WritingParameters, load_template
+from understudy.text.prompts.writer import ANSWERS, PHRASE_WORTH, TEMPERATURE, Brief, choices
 from understudy.text.vocabulary.words import kept_phrases, missing_phrases, split_words
 
 Value = str | int | float | bool | datetime.date | datetime.datetime | None
@@ -74,6 +75,7 @@ _SEPARATOR = ", "
 _MANY = 10_000  # texts
 MOST_TRIES = 4  # for a text that lacks its required form
 _HOPELESS, _FEW = 2 / 3, 4  # if this share of at least so many texts fail, nothing is asked again
+_USELESS = 0.85  # if this share of the first answers fail, no others are asked for
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class Writer:
     progress: Callable[[int, int], None] = lambda _done, _asked: None  # number of texts so far, and of all
     rows: Rows | None = None  # of typed columns, one for each text, shown in its prompt
     form: Form | None = None  # the required form; None: any
+    seeds_trial: int = 16  # if nearly all of them fail, the rest is not asked for
     seeds_first: int = 128  # if many texts fail, it ends the writing
     seeds_at_once: int = 1024
     trained: bool = False  # the chat model is the built-in writer, asked in the form of its training
@@ -97,7 +100,7 @@ class Writer:
     @property
     def calls_per_seed(self) -> int:
         """Return the language model calls for one seed, without repairs."""
-        return 0 if self.chat is None else self.parameters.samples or 1
+        return 0 if self.chat is None else self.parameters.samples or (ANSWERS if self.trained else 1)
 
     def write(self, seeds: Sequence[Seed]) -> Iterator[SyntheticRecord]:
         """Yield one record per seed, in order; without a text if the model gave none. Raises NoText if the model wrote
@@ -118,7 +121,17 @@ class Writer:
             yield from records
             if end < len(seeds):  # a model that is to blame is not asked for the rest
                 self.gate.require(Reading.of([each.provenance.get("fault") for each in records if each.text]))
-        asker.require_text()
+        self._require_text(asker)
+
+    def _require_text(self, asker: Asker) -> None:
+        if asker.problem:  # asking again later may give a text
+            raise NoText(f"The language model wrote no text at all: {asker.problem}.", "Repeat the same command later.")
+
+    @property
+    def temperature(self) -> float:
+        """Return the sampling temperature, if not given that of the model."""
+        given = self.parameters.llm_temperature
+        return given if given is not None else TEMPERATURE if self.trained else DEFAULT_TEMPERATURE
 
     def instead_of_phrases(self, label: int) -> tuple[str, ...]:
         """Return the phrases for a label without a sure term: the label's name, or the document type."""
@@ -132,27 +145,33 @@ class Writer:
             self.progress(done // each, asked // each)
 
     def _write(self, asker: Asker, seeds: Sequence[Seed], first: int, earlier: Earlier) -> list[SyntheticRecord]:
-        asked = [seed.phrases[: self.template.settings.prompt_terms] for seed in seeds]
         rows = [self._row(seed) for seed in seeds]
-        prompts = [
-            self._messages(phrases, seed, first + index, row)
-            for index, (seed, phrases, row) in enumerate(zip(seeds, asked, rows, strict=True))
-        ]
         samples = self.calls_per_seed
-        requests = [self._request(prompt, phrases) for prompt, phrases in zip(prompts, asked, strict=True)]
-        answers = asker.ask([request for request in requests for _ in range(samples)])
-        answers = [self._in_form(answer, rows[place // samples]) for place, answer in enumerate(answers)]
-        best = [
-            max(answers[index * samples : (index + 1) * samples], key=partial(self._rank, phrases, prompt, row))
-            for index, (phrases, prompt, row) in enumerate(zip(asked, prompts, rows, strict=True))
+        tried = [
+            self._requests(seed, first + place, row) for place, (seed, row) in enumerate(zip(seeds, rows, strict=True))
         ]
-        blank = [index for index, answer in enumerate(best) if answer.blank and answer.finish_reason != "failed"]
         tries = [samples] * len(seeds)
-        for _ in range(1 if self.form is None else self.form.tries):
-            for index in blank:
-                tries[index] += 1
-            self._replace(asker, best, asked, rows, {index: requests[index] for index in blank})
-            blank = [index for index in blank if best[index].blank and best[index].finish_reason != "failed"]
+        asked, requests, best = list[Sequence[str]](), list[ChatRequest](), list[Completion]()
+        trial = (not first and self.seeds_trial) or len(seeds)
+        for end in sorted({min(trial, len(seeds)), len(seeds)}):
+            some = range(len(best), end)
+            answers = iter(asker.ask([request for index in some for _, request in tried[index]]))
+            for index in some:
+                row = rows[index]
+                own = [(*one, self._in_form(next(answers), row)) for one in tried[index]]
+                phrases, request, answer = max(own, key=lambda one: self._rank(one[0], one[1].messages, row, one[2]))
+                asked.append(phrases)
+                requests.append(request)
+                best.append(answer)
+            if end < len(seeds):
+                if self.form is not None and all(answer.blank for answer in best):
+                    self._fill(asker, best, asked, rows, requests, tries)
+                self.require_use(asker, best, asked, requests)
+        self._fill(asker, best, asked, rows, requests, tries)
+        unlikely = _unlikely(best)
+        for index in unlikely:
+            tries[index] += 1
+        self._replace(asker, best, asked, rows, {index: requests[index] for index in unlikely})
         for _ in range(self.template.settings.repair):
             missing = {index: missing_phrases(best[index].text, asked[index]) for index in range(len(seeds))}
             repairs = {
@@ -170,12 +189,58 @@ class Writer:
                 "prompt": "writer" if self.trained else self.template.sha256[:12],
                 "model": public_name(asker.chat.model_id),
                 "finish": answer.finish_reason,
+                **({} if answer.likelihood is None else {"likelihood": round(answer.likelihood, 2)}),
                 **({} if self.form is None and tries[index] == samples else {"asked": tries[index]}),
                 **({"fault": faults[index]} if index in faults else {}),
             }
             columns = None if row is None else row.values
             records.append(SyntheticRecord(answer.text.strip(), seed.label, provenance, columns))
         return records
+
+    def _requests(self, seed: Seed, number: int, row: Row | None) -> list[tuple[Sequence[str], ChatRequest]]:
+        """Return a seed's requests, each with the phrases that it asks for."""
+        if self.trained:
+            asked = choices(seed.phrases, self.calls_per_seed)
+        else:
+            asked = [seed.phrases[: self.template.settings.prompt_terms]] * self.calls_per_seed
+        return [(phrases, self._request(self._messages(phrases, seed, number, row), phrases)) for phrases in asked]
+
+    def _fill(
+        self,
+        asker: Asker,
+        best: list[Completion],
+        asked: Sequence[Sequence[str]],
+        rows: Sequence[Row | None],
+        requests: Sequence[ChatRequest],
+        tries: list[int],
+    ) -> None:
+        """Ask again for blank answers."""
+        for _ in range(1 if self.form is None else self.form.tries):
+            blank = [index for index, answer in enumerate(best) if answer.blank and answer.finish_reason != "failed"]
+            for index in blank:
+                tries[index] += 1
+            self._replace(asker, best, asked, rows, {index: requests[index] for index in blank})
+
+    def require_use(
+        self,
+        asker: Asker,
+        best: Sequence[Completion],
+        asked: Sequence[Sequence[str]],
+        requests: Sequence[ChatRequest],
+    ) -> None:
+        """Raise NoText or ModelError if all of the first answers are blank, or nearly all fail."""
+        self._require_text(asker)
+        if all(answer.blank for answer in best):
+            raise NoText("The language model wrote no text at all.", "Ask another one (--llm).")
+        earlier = Earlier()
+        found: list[Fault | None] = [
+            self._fault(answer, phrases, request.messages)
+            or (None if earlier.takes(self.words_of(answer.text)) else "duplicate")
+            for answer, phrases, request in zip(best, asked, requests, strict=False)
+            if not answer.blank
+        ]
+        if sum(map(bool, found)) > _USELESS * len(best):
+            self.gate.require(Reading.of(found))
 
     def _ask_again(
         self,
@@ -251,7 +316,7 @@ class Writer:
         """Return a request for one answer, with the settings of writing."""
         settings = {
             "max_tokens": self.parameters.max_tokens,
-            "temperature": self.parameters.llm_temperature,
+            "temperature": self.temperature,
             "top_p": self.template.settings.top_p,
             "sample": self.seed * 1_000_000,
         }
@@ -364,11 +429,20 @@ class Asker:
         self._problems.update(answer.error for answer in answers if answer.blank and answer.error)
         return answers
 
-    def require_text(self) -> None:
-        """Raise NoText if no answer had a text and asking again later may give one."""
-        if self._problems and not self._done:
-            problem = self._problems.most_common(1)[0][0]
-            raise NoText(f"The language model wrote no text at all: {problem}.", "Repeat the same command later.")
+    @property
+    def problem(self) -> str:
+        """Return the most common error of the answers if none of them had a text."""
+        return "" if self._done or not self._problems else self._problems.most_common(1)[0][0]
+
+
+_UNLIKELY = 0.5  # nats below the median at which the log-probability of an answer is low
+
+
+def _unlikely(answers: Sequence[Completion]) -> list[int]:
+    """Return which answers the model itself finds much less likely than most."""
+    known = [answer.likelihood for answer in answers if answer.likelihood is not None]
+    least = median(known) - _UNLIKELY if known else 0.0
+    return [place for place, each in enumerate(answers) if each.likelihood is not None and each.likelihood < least]
 
 
 _REPETITIVE = 0.6  # share of distinct words below which an answer is repetitive
@@ -380,7 +454,8 @@ def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] =
 
     The score is the share of phrases kept. Small models recite the words that they were given ("rain, harvest,
     prices"), repeat themselves, or copy the examples of the prompt: a phrase directly after its neighbour in the prompt
-    does not count, and a repetitive or copied text loses half.
+    does not count, and a repetitive or copied text loses half. If the log-probability of the answer is known, it is
+    added, and something for each phrase.
     """
     kept = kept_phrases(answer.text, phrases)
     words = split_words(answer.text)
@@ -389,6 +464,8 @@ def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] =
         score /= 2
     if any(_runs(words) & _runs(split_words(turn.content)) for turn in prompt if turn.role == "assistant"):
         score /= 2
+    if answer.likelihood is not None:
+        score += answer.likelihood + PHRASE_WORTH * len(kept)
     return not answer.blank, score, answer.finish_reason == "stop"
 
 

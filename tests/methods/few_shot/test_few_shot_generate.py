@@ -11,6 +11,7 @@ import pytest
 from clinic import FakeChat
 from few_shots import TEMPLATE, method
 
+from understudy.base.errors import ModelError
 from understudy.methods.facts import GenerationTools
 from understudy.methods.shared.decoding.structured import SCHEMA
 from understudy.models.types import ChatRequest, Completion
@@ -134,6 +135,15 @@ def test_of_several_samples_the_first_that_can_be_used_counts() -> None:
     assert record.text == '{"title": "b"}'
     assert "fault" not in record.provenance
     assert len(set(chat.keys)) == 3
+
+
+@pytest.mark.usefixtures("gate_reads")
+def test_a_model_that_never_writes_a_good_text_gets_few_requests() -> None:
+    for text in ("Always the same words.", "I'm sorry, but I can't help with that request."):
+        chat = FakeChat(lambda _request, text=text: Completion(text, "stop", 9, 9))
+        with pytest.raises(ModelError, match=r"1[56] of 16 texts (are nearly the same|refuse)"):
+            generate(chat, (50, 50, 0))
+        assert len(chat.asked) == 16
 
 
 def test_the_forecast_counts_a_call_a_sample_and_prompts_with_exemplars() -> None:

@@ -10,6 +10,7 @@ from clinic import FakeChat, prompt_of
 
 from understudy.models.types import ChatRequest, Completion
 from understudy.text.prompts.template import Example, PromptSettings, WritingParameters, load_template
+from understudy.text.prompts.writer import ANSWERS, TEMPERATURE
 from understudy.text.vocabulary.words import kept_phrases
 from understudy.text.writing import NoText, Row, Seed, SyntheticRecord, Writer, rank, tidy
 
@@ -221,15 +222,36 @@ def test_an_answer_that_was_cut_ends_with_its_last_whole_sentence(text: str, lef
 def test_the_built_in_writer_is_asked_in_two_lines_and_steered_to_the_phrases() -> None:
     chat = FakeChat()
     records = write(chat, more={"labels": ["skin", "heart"], "trained": True})
-    first, second = chat.asked
+    first, _, _, second, _, _ = chat.asked
     assert [message.content for message in first.messages] == ["document about skin\nWords: fever, rash"]
     assert (first.phrases, second.phrases) == (("fever", "rash"), ("chest pain", "stent"))
+    assert (first.temperature, len(chat.asked)) == (TEMPERATURE, ANSWERS * len(SEEDS))
     assert records[0].provenance["prompt"] == "writer"
     write(chat := FakeChat(), more={"labels": ["1", "2"], "trained": True})
-    assert chat.asked[1].messages[0].content == "document\nWords: chest pain, stent"
+    assert chat.asked[ANSWERS].messages[0].content == "document\nWords: chest pain, stent"
     row = Row(("Rome",), "city: Rome")
     write(chat := FakeChat(), [Seed(("fever",), 0, row)], more={"trained": True})
     assert chat.asked[0].messages[0].content == "document\ncity: Rome\nWords: fever"
+
+
+def test_the_built_in_writer_is_asked_for_the_rarest_phrases_and_pairs_of_them() -> None:
+    seed = Seed(("when", "mastercard", "get", "pin", "accepted"), 0)
+    write(chat := FakeChat(), [seed], more={"trained": True})
+    whole, *pairs = [each.phrases for each in chat.asked]
+    assert whole == ("mastercard", "get", "pin", "accepted")
+    assert pairs == [("mastercard", "pin"), ("pin", "accepted")]
+    write(chat := FakeChat(), [seed], more={"trained": True}, samples=4, llm_temperature=0.9)
+    assert [each.phrases for each in chat.asked] == [whole, *pairs, whole]
+    assert chat.asked[0].temperature == 0.9
+
+
+def test_of_answers_that_keep_their_phrases_the_likeliest_is_kept() -> None:
+    odd = Completion("My rash. Times are fever bad.", "stop", likelihood=-1.9)
+    plain = Completion("The rash came with a fever.", "stop", likelihood=-0.8)
+    likely = Completion("The doctor will see you now.", "stop", likelihood=-0.3)  # without its phrases
+    answers = [odd, plain, likely]
+    (record,) = write(FakeChat(lambda _request: answers.pop(0)), SEEDS[:1], more={"trained": True})
+    assert (record.text, record.provenance["likelihood"]) == (plain.text, -0.8)
 
 
 def test_other_models_are_not_told_what_steers_the_writer() -> None:

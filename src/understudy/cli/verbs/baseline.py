@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from understudy.cli.options import WRITING, ParametersCommand, config_option, given, json_option, require_output
+from understudy.base.errors import ConfigError
+from understudy.cli.options import WRITING, ParametersCommand, config_option, given, json_option
 from understudy.cli.output import answer, listener
 from understudy.run.baseline import BaselineParameters, write_baseline
 from understudy.run.outputs import OutputFolder
@@ -24,7 +25,8 @@ from understudy.run.settings import WRITING_GROUPS, OutputParameters
 def baseline(config: str | None, as_json: bool, **values: Any) -> None:
     """Let the language model write texts from the labels alone, without private data: the baseline to compare with."""
     settings = given(values, config)
-    require_output(settings.get("output"))
+    if not settings.get("output"):
+        raise ConfigError("No output folder given.", "Name it with --output FOLDER.")
     with listener() as told:
         records = write_baseline(settings, listener=told)
     table = OutputFolder(Path(settings["output"])).synthetic_file()

@@ -61,6 +61,7 @@ def evaluate(
     """
     from understudy.evaluate.evaluate import evaluate as measure
     from understudy.evaluate.metrics.results import HEADS, result_json
+    from understudy.evaluate.tables import opened
     from understudy.run.outputs import OutputFolder
 
     settings = given(values, config, of_run=("fresh",))
@@ -70,8 +71,8 @@ def evaluate(
         if not Path(synthetic).exists() and not glob(synthetic):  # noqa: PTH207 - a pattern is one of the user's
             raise ConfigError(f"There is no file or folder {synthetic!r}.", "Check its name.")
         raise ConfigError("No place given for the metrics.", "Name a folder with --output, or print them with --show.")
-    with listener() as told:
-        made = measure(real, synthetic, listener=told, **settings)
+    with listener() as told, opened(real, synthetic, settings) as (table, job):
+        made = measure(table, job, listener=told)
         if not show:
             told.say("--show prints them, and `understudy report` shows them as a page.")
     if as_json:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import click
 
-from understudy.base.errors import ConfigError
+from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.files import PRIVATE_MODE, atomic_file
 from understudy.cli.environment import TypedOption
-from understudy.corpus.read import Kind, read_header, require_names
+from understudy.corpus.read import Kind, is_value, read_header
 from understudy.schema.transcript import text_columns
 
 
@@ -35,8 +35,12 @@ def init(
 ) -> None:
     """Write a configuration for TABLE, for you to fill in, from the names of its columns: no value is read."""
     columns = read_header(table, format=kind, delimiter=delimiter, encoding=encoding)
-    if not names_are_public:
-        require_names([name for name, _ in columns])
+    names = [name for name, _ in columns]
+    if not names_are_public and (any(map(is_value, names)) or len(set(names)) < len(names)):
+        raise CorpusError(  # a "header" may be the first private row of a file without a header
+            "Some names of columns look like values, or occur twice: the table seems to have no header.",
+            "Give it a header row; if these are its columns, and public, say so with --names-are-public.",
+        )
     told = {"format": kind, "delimiter": delimiter, "encoding": None if encoding == "utf-8" else encoding}
     text = draft(table, columns, {name: value for name, value in told.items() if value is not None})
     if output is None:

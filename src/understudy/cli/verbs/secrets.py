@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from understudy.cli.options import ParametersCommand, config_option, given, json_option, require_output
+from understudy.base.errors import ConfigError
+from understudy.cli.options import ParametersCommand, config_option, given, json_option
 from understudy.cli.output import answer, say
 
 if TYPE_CHECKING:
@@ -102,8 +103,8 @@ def count(output: str | None, *, config: str | None, as_json: bool, **values: An
 def _target(output: str | None, kind: str) -> Path:
     from understudy.base.files import require_local
 
-    require_output(output, kind)
-    assert output is not None
+    if not output:
+        raise ConfigError(f"No output {kind.lower()} given.", f"Name it with --output {kind}.")
     require_local(output)
     return Path(output)
 

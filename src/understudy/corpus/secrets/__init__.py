@@ -42,7 +42,6 @@ __all__ = [
     "BUILT_IN",
     "Incidence",
     "SecretFinder",
-    "check_incidence",
     "check_records_per_secret",
     "incidence",
     "make_detectors",
@@ -352,15 +351,3 @@ def incidence(corpus: Corpus, finder: SecretFinder) -> Incidence:
     secrets = np.repeat(np.arange(len(several)), [len(one) for one in several])
     order = np.lexsort((secrets, records))
     return Incidence(n_records, len(several), records[order], secrets[order])
-
-
-def check_incidence(corpus: Corpus, finder: SecretFinder, declared: Incidence) -> None:
-    """Check that a table has exactly the incidence that was declared public, in this order of rows: else a CorpusError.
-
-    One pass.
-    """
-    if incidence(corpus, finder).sha256 != declared.sha256:
-        raise CorpusError(
-            "The table does not have the incidence of secrets that was declared public.",
-            "Make the file with `understudy secrets incidence` from this table, with the same options.",
-        )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
+from understudy.base.errors import ConfigError
 from understudy.base.parameters import Parameters
 from understudy.methods.base import Method, Preparation, Released, ReleaseTools
 from understudy.methods.facts import Chooser, PublicFacts
@@ -116,7 +117,8 @@ class Addition(ABC):
 
     def require(self, method: Method) -> None:
         """Raise ConfigError if the addition cannot be used with this method."""
-        method.require_guidable()
+        if method.alone is not None:
+            raise ConfigError(*method.alone)
 
     def is_first(self, _method: Method) -> bool:
         """Return whether the addition is released before the method's values."""

@@ -107,11 +107,15 @@ class Prompting:
         chat, samples = self.writer.chat, self.writer.calls_per_seed
         assert chat is not None, "a run without one is refused"
         asker = Asker(chat, self.writer.progress, expected=len(wanted) * samples)
-        waiting = iter(wanted)
-        while some := list(islice(waiting, self.writer.seeds_at_once)):
+        waiting, most = iter(wanted), self.writer.seeds_trial or self.writer.seeds_at_once
+        while some := list(islice(waiting, most)):
             rows = [None if self.writer.rows is None else self.writer.rows.take(each.label) for each in some]
             requests = [self.request(each, exemplars, row) for each, row in zip(some, rows, strict=True)]
-            answers = iter(asker.ask([request for request in requests for _ in range(samples)]))
+            repeated = [request for request in requests for _ in range(samples)]
+            given = asker.ask(repeated)
+            if most < min(self.writer.seeds_at_once, len(wanted)):
+                self.writer.require_use(asker, given, [()] * len(given), repeated)
+            most, answers = self.writer.seeds_at_once, iter(given)
             for each, row in zip(some, rows, strict=True):
                 record = self._record(each, list(islice(answers, samples)), public_name(chat.model_id))
                 yield record if row is None else replace(record, columns=row.values)

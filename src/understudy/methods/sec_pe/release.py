@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.display import plural
-from understudy.base.errors import ConfigError
+from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
-from understudy.corpus.secrets import Incidence, check_incidence
+from understudy.corpus.secrets import Incidence, incidence
 from understudy.methods.base import Preparation, Released, ReleaseTools, needed
 from understudy.methods.release_schema import Contents, Held
 from understudy.methods.sec_pe.clusters import Clusters, ClusterSums, make_clusters, noisy_centres
@@ -64,28 +64,51 @@ def sampling_rates(parameters: SecPEParameters, unit: Unit) -> SamplingRates:
     return public_rates(parameters, found.to_csr().T.tocsr(), free, unit, sha256=found.sha256)
 
 
-def _require_planned(sha256: str | None, plan: Plan) -> None:
-    """Check that the incidence is the one that was planned with. Raises ConfigError if its file changed since."""
-    if sha256 != plan.charges[0].mechanism.incidence:  # type: ignore[attr-defined]
+def _planned_rates(parameters: SecPEParameters, plan: Plan) -> SamplingRates:
+    """Return the sampling rates of the plan. Raises ConfigError if the incidence file changed since."""
+    found = sampling_rates(parameters, plan.unit)
+    if found.sha256 != plan.charges[0].mechanism.incidence:  # type: ignore[attr-defined]
         raise ConfigError(
             "The incidence file changed while the run was reading it.", "Restore the file that the run began with."
         )
+    return found
 
 
 def prepare(
     parameters: SecPEParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation
 ) -> Clusters | None:
     """Check that incidence and public corpus are those of the plan, then make the public clusters."""
+    rates = _planned_rates(parameters, plan)
     if parameters.incidence == "public":
-        found = Incidence.read(needed(parameters.incidence_file))
-        _require_planned(found.sha256, plan)
-        check_incidence(corpus.corpus, needed(preparation.secrets), found)  # type: ignore[arg-type]
-    check_public_corpus(parameters, preparation.labels)
+        there = incidence(corpus.corpus, needed(preparation.secrets))  # type: ignore[arg-type]
+        if there.sha256 != rates.sha256:
+            raise CorpusError(
+                "The table does not have the incidence of secrets that was declared public.",
+                "Make the file with `understudy secrets incidence` from this table, with the same options.",
+            )
+    labels = preparation.labels
+    if not parameters.records_without_secrets_are_public:  # else there is one set of clusters, whatever their labels
+        if parameters.public_label and not labels.names:
+            raise ConfigError(
+                "The public corpus is to have labels (public_label), and the private table has none.",
+                "Leave out --public-label, or give the private table labels with --label and --labels.",
+            )
+        counts = np.zeros(labels.size, dtype=np.int64)
+        with open_public(parameters, labels) as public:
+            for batch in public.batches():
+                counts += np.bincount(batch.labels, minlength=len(counts))
+        fewest = int(counts.min() if parameters.public_label else counts.sum())
+        if fewest < parameters.clusters:
+            raise ConfigError(
+                f"The public corpus has {fewest} texts{' of a label' if parameters.public_label else ''}, fewer than "
+                f"the {parameters.clusters} clusters.",
+                "Lower clusters, or give a larger public corpus.",
+            )
     if preparation.resuming:
         return None
-    shape = (preparation.labels.size, parameters.clusters, 1 + preparation.dimension)
+    shape = (labels.size, parameters.clusters, 1 + preparation.dimension)
     require_releasable(shape, cure="Lower clusters.")
-    return public_clusters(parameters, corpus, sampling_rates(parameters, plan.unit), preparation)
+    return public_clusters(parameters, corpus, rates, preparation)
 
 
 _LARGEST_COORDINATE = 1e15  # its square, summed over a dimension, is still a float32
@@ -111,8 +134,7 @@ def contents(parameters: SecPEParameters, release: Release) -> Contents:
 
 def release(parameters: SecPEParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     """Release the noisy sizes and centres of public clusters; records are sampled as planned."""
-    embedder, sampling = needed(tools.embedder), sampling_rates(parameters, plan.unit)
-    _require_planned(sampling.sha256, plan)
+    embedder, sampling = needed(tools.embedder), _planned_rates(parameters, plan)
 
     def clusters_to_keep() -> Arrays:
         made = tools.prepared or public_clusters(parameters, corpus, sampling, tools)
@@ -190,29 +212,6 @@ _PUBLIC_FILES = {
     "incidence_file": "incidence of secrets",
     "secret_budgets": "secret budgets",
 }
-
-
-def check_public_corpus(parameters: SecPEParameters, labels: LabelSet) -> None:
-    """Check that the public corpus has enough texts for its clusters, and labels only if the private table has some;
-    else raise ConfigError."""
-    if parameters.records_without_secrets_are_public:
-        return  # one set of clusters, whatever their labels
-    if parameters.public_label and not labels.names:
-        raise ConfigError(
-            "The public corpus is to have labels (public_label), and the private table has none.",
-            "Leave out --public-label, or give the private table labels with --label and --labels.",
-        )
-    counts = np.zeros(labels.size, dtype=np.int64)
-    with open_public(parameters, labels) as public:
-        for batch in public.batches():
-            counts += np.bincount(batch.labels, minlength=len(counts))
-    fewest = int(counts.min() if parameters.public_label else counts.sum())
-    if fewest < parameters.clusters:
-        raise ConfigError(
-            f"The public corpus has {plural(fewest, 'text')}{' of a label' if parameters.public_label else ''}, fewer "
-            f"than the {plural(parameters.clusters, 'cluster')}.",
-            "Lower clusters, or give a larger public corpus.",
-        )
 
 
 def open_public(parameters: SecPEParameters, labels: LabelSet) -> Corpus:

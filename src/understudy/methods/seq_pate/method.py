@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from understudy.base.errors import ConfigError
 from understudy.methods.release_schema import Contents, Held
 from understudy.methods.seq_pate import release as releasing
 from understudy.methods.seq_pate.plan import (
@@ -45,12 +44,10 @@ class SeqPATE(TunedMethod, SeqPATEParameters):
     prepare = releasing.prepare
     release = releasing.release
 
-    def require_guidable(self) -> None:
-        if self.phrases is not None:
-            raise ConfigError(
-                "The promise for phrases does not hold for a guide or for columns.",
-                "Leave out --phrases, or --guide and --columns.",
-            )
+    @property
+    def alone(self) -> tuple[str, str] | None:
+        problem = "The promise for phrases does not hold for a guide or for columns."
+        return None if self.phrases is None else (problem, "Leave out --phrases, or --guide and --columns.")
 
     def contents(self, release: Release) -> Contents:
         """Describe the tuned student, and all questions and answers."""

@@ -66,7 +66,6 @@ from understudy.methods.seq_pate.teachers import (
     Recipe,
     TeacherAnswers,
     Teachers,
-    require_same_teachers,
     require_separate_teachers,
 )
 from understudy.methods.shared.decoding.prompting import LabelPrompts
@@ -222,7 +221,7 @@ def try_out(
         cure="Cut texts shorter (--private-text-tokens), or lower --lora-rank.",
     )
     if engine is not None:
-        kind = require_same_teachers(engine, found.faculty)
+        kind = require_separate_teachers(found.faculty, engine)
     size = found.faculty.lora.size
     entries = (
         Fact("teacher_numbers", size, "numbers that each teacher learns"),

@@ -296,22 +296,21 @@ def _digest(weights: NDArray[np.float32], computed: Sequence[Any]) -> str:
     return found.hexdigest()[:32]
 
 
-def require_same_teachers(engine: Engine, faculty: Faculty) -> str:
-    """Check that teachers change one another on no kind of worker, and that all workers train and compute the same
-    teachers, including workers that join later. Returns their :func:`kind_of_teachers`."""
-    engine.ask(partial(require_separate_teachers, faculty))
-    return engine.ask(partial(kind_of_teachers, faculty), always=True)
-
-
-def require_separate_teachers(faculty: Faculty) -> str:
+def require_separate_teachers(faculty: Faculty, engine: Engine | None = None) -> str:
     """Test on this device that a group's teachers do not change one another, in training and in later computations.
     Returns the :func:`kind_of_teachers` here.
+
+    With an engine, test instead each kind of its workers, and that all workers, including those that join later, train
+    and compute the same teachers. Returns their kind.
 
     A group is trained on random public texts; then once more for each half of its teachers, with other texts for the
     other half, or none.
 
     Raises PrivacyError: a teacher's adapters or its answers change with the texts of the others.
     """
+    if engine is not None:
+        engine.ask(partial(require_separate_teachers, faculty))
+        return engine.ask(partial(kind_of_teachers, faculty), always=True)
     generator, size = np.random.default_rng(_SEED), faculty.recipe.group
     one = _public_group(faculty, generator)
     changed = [

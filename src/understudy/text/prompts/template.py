@@ -32,6 +32,7 @@ from understudy.text.prompts.predicting import (
 from understudy.text.vocabulary.words import kept_phrases
 
 ALL, CATEGORIES = "all", "categories"
+DEFAULT_TEMPERATURE = 0.7
 
 
 class PromptSettings(Parameters):
@@ -60,10 +61,10 @@ class WritingParameters(Parameters):
     prompt: Free[str | None] = public_file(None)
     """Your own prompt template file (YAML)."""
     samples: Ablation[Free[int | None]] = Field(None, ge=1, le=64)
-    """Answers to each prompt; the one with most phrases is kept. Default: 1; 4 if the built-in model writes around
-    phrases with your own prompt or JSON schema."""
-    llm_temperature: Free[float] = Field(0.7, ge=0, le=100)
-    """Sampling temperature of the language model."""
+    """Answers for each text; the best one is kept. Default: 1; 3 if the built-in model writes around phrases, 4 with
+    your own prompt or JSON schema."""
+    llm_temperature: Free[float | None] = Field(None, ge=0, le=100)
+    """Sampling temperature of the language model. Default: 0.7; 0.5 if the built-in model writes around phrases."""
     max_tokens: Free[int] = Field(160, ge=1, le=1_000_000)
     """Longest answer in tokens."""
     json_schema: Free[str | None] = public_file(None)

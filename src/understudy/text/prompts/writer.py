@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import cycle, islice, pairwise
 
 from understudy.models.types import Message
+from understudy.text.vocabulary.terms import load_vocabulary
+
+ANSWERS = 3
+"""Answers to each seed by default, the best of which is kept: around its four rarest phrases, and around two pairs.
+
+More phrases in one short text, and frequent words ("when", "get"), made texts of so small a model senseless."""
+TEMPERATURE = 0.5
+"""Its default sampling temperature."""
+PHRASE_WORTH = 0.15
+"""What each further phrase in an answer is worth, in mean log-probability."""
 
 _ANSWERS = frozenset({"true", "false", "yes", "no", "none", "other"})
 
@@ -17,6 +30,24 @@ def _subject(label: str) -> str:
     """
     words = " ".join(label.replace("_", " ").split())
     return words if sum(map(str.isalpha, words)) > 1 and words.lower().partition(" (")[0] not in _ANSWERS else ""
+
+
+@cache
+def _ranks() -> dict[str, int]:
+    return {term: rank for rank, term in enumerate(load_vocabulary().terms)}
+
+
+def choices(phrases: Sequence[str], answers: int) -> list[tuple[str, ...]]:
+    """Return the phrases to ask for in each of a seed's answers, in the seed's order: its four rarest, then pairs.
+
+    >>> choices(["when", "mastercard", "get", "pin", "accepted"], 3)
+    [('mastercard', 'get', 'pin', 'accepted'), ('mastercard', 'pin'), ('pin', 'accepted')]
+    """
+    rank = _ranks()
+    ordered = sorted(phrases, key=lambda phrase: rank.get(phrase, len(rank)), reverse=True)
+    four, three = ([phrase for phrase in phrases if phrase in ordered[:count]] for count in (4, 3))
+    pairs = pairwise(three) if len(three) > 2 else [three]
+    return list(islice(cycle([tuple(four), *map(tuple, pairs)]), answers))
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,6 @@ def plan_with_columns(
     expected_records: int | None,
 ) -> Plan:
     """Return the method's plan for what the columns leave of ``budget``, followed by the columns' charges."""
-    require_measurable(variables, parameters)
 
     def plan_columns(multipliers: Sequence[float]) -> AddedCharges:
         charges = charges_of(_planned(variables, parameters), multipliers)
@@ -62,11 +61,12 @@ def column_charges(budget: Budget, variables: Variables, parameters: TablesParam
     return charges_of(_planned(variables, parameters), multipliers)
 
 
-def require_measurable(variables: Variables, parameters: TablesParameters) -> None:
-    """Check, before any charge, that all histograms can be counted, stored and fitted; else raise ConfigError."""
-    declared = variables.pairs(parameters.column_pairs)
+def _planned(variables: Variables, parameters: TablesParameters) -> dict[str, tuple[QuerySpec, str]]:
+    """Return the sum of each charge, and its purpose. Raises ConfigError if the histograms are too large to be counted,
+    stored and fitted."""
+    sizes, labelled, declared = variables.sizes, variables.labelled, variables.pairs(parameters.column_pairs)
     pairs = variables.scored(parameters.column_pairs) if declared is None else declared
-    cells = sum(math.prod(variables.sizes[each] for each in pair) for pair in pairs)
+    cells = sum(math.prod(sizes[each] for each in pair) for pair in pairs)
     if cells > _MOST_CELLS:
         raise ConfigError(
             f"The histograms of the columns have {cells:,} cells; at most {_MOST_CELLS:,} are allowed.",
@@ -74,18 +74,13 @@ def require_measurable(variables: Variables, parameters: TablesParameters) -> No
         )
     require_releasable((cells,), cure="Declare fewer values or bins.")
     require_memory(8 * 6 * cells, what="The histograms of the columns", cure="Declare fewer values or bins.")
-    require_narrow(variables.sizes, () if declared is None else declared)
-
-
-def _planned(variables: Variables, parameters: TablesParameters) -> dict[str, tuple[QuerySpec, str]]:
-    """Return the sum of each charge, and its purpose."""
-    sizes, labelled, declared = variables.sizes, variables.labelled, variables.pairs(parameters.column_pairs)
+    require_narrow(sizes, () if declared is None else declared)
     singles = MarginalsSpec(sizes, tuple((each,) for each in range(len(sizes))), labelled)
     found: dict[str, tuple[QuerySpec, str]] = {
         COLUMNS: (singles, f"a noisy histogram of each of {', '.join(variables.names)}")
     }
     if declared is None:
-        every = MarginalsSpec(sizes, variables.scored(parameters.column_pairs), labelled)
+        every = MarginalsSpec(sizes, pairs, labelled)
         found[SCORES] = ScoresSpec(every), _SCORES
         found[PAIRS] = SelectedMarginalsSpec(every), _PAIRS
     elif declared:

@@ -250,7 +250,7 @@ def generate(
     begin with the cells of their row.
     """
     writing, top_p = tools.writer.parameters, tools.writer.template.settings.top_p
-    sampling = Sampling(tools.seed, writing.llm_temperature, top_p, writing.max_tokens)
+    sampling = Sampling(tools.seed, tools.writer.temperature, top_p, writing.max_tokens)
     texts = Texts(tuned, sampling, check_of(release), unfinished == "drop")
     wanted = [(label, number) for label, count in enumerate(counts) for number in range(count)]
     rows = tools.writer.rows if knows_rows else None
