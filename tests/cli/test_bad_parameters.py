@@ -227,10 +227,10 @@ DOCUMENT = (Path(__file__).parents[2] / "docs" / "errors.md").read_text("utf-8")
 
 
 def test_every_kind_of_error_is_documented_with_its_exit_code() -> None:
-    documented = {name: int(code) for code, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", DOCUMENT, re.MULTILINE)}
+    documented = {name: int(code) for code, name in re.findall(r"^- \*\*(\d+)\*\* `(\w+)`: ", DOCUMENT, re.MULTILINE)}
     assert documented == {kind.__name__: kind.exit_code for kind in UnderstudyError.__subclasses__()}
     assert len(set(documented.values())) == len(documented)
-    assert {f"| {INTERNAL_ERROR} |", f"| {INTERRUPTED} |"} <= set(re.findall(r"^\| \d+ \|", DOCUMENT, re.MULTILINE))
+    assert {str(INTERNAL_ERROR), str(INTERRUPTED)} <= set(re.findall(r"^- \*\*(\d+)\*\*", DOCUMENT, re.MULTILINE))
 
 
 def test_several_files_without_a_name_are_one_error(tmp_path: Path, understudy: Callable[..., Said]) -> None:
