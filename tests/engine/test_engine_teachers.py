@@ -108,7 +108,6 @@ def bits(made: us.Release) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in made.arrays.items()}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "dies"),
     [

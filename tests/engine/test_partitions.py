@@ -106,7 +106,6 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus_parts, "_ROWS", 11)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("unit", [RECORD, OWNER], ids=lambda unit: unit.kind)
 @pytest.mark.parametrize(
     "source",

@@ -56,7 +56,6 @@ def test_a_run_hands_in_all_texts_at_once(
     assert "Handed in 8 requests as batch_0; answers come within 24 hours." in said.err
 
 
-@pytest.mark.slow
 def test_a_run_that_is_killed_while_it_waits_goes_on_with_the_same_batch(
     tmp_path: Path, server: FakeEndpoint, plan: Batches
 ) -> None:
