@@ -66,7 +66,6 @@ def ended(studio: Studio) -> str:
     return studio.read("/jobs")
 
 
-@pytest.mark.slow
 def test_texts_and_a_report_are_made_from_the_page_of_a_run(studio: Studio, released: Path) -> None:
     answer = send(studio, "generate", records="7", where="")
     assert (answer.status_code, answer.headers["location"]) == (303, "/jobs")

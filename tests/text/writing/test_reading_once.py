@@ -51,7 +51,6 @@ from understudy.text.vocabulary.words import split_words
 """
 
 
-@pytest.mark.slow
 def test_a_long_run_of_one_thing_is_read_once_by_every_reader() -> None:
     lines = [_IMPORTS]
     for name, reader in _READERS.items():
