@@ -10,8 +10,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 _LENGTH = 100_000
 _HANGS = 240
 _RUNS = (
