@@ -201,7 +201,7 @@ def test_acts_and_calls_are_learnt_with_their_turns_and_written(
         {"role": "tool", "content": "no", "tool_call_id": "call_1", "name": "search"},
         {"role": "assistant", "content": "No."},
     ]
-    assert set(made.columns["turns.ask"]) == set(made.columns["calls.search"]) == {1}
+    assert set(made.provenance["turns.ask"]) == set(made.provenance["calls.search"]) == {1}
     assert runs_charged(tmp_path / "ledger.sqlite", "talks") == 1
     assert not [*files_holding(tmp_path / "out", PLANT.encode()), *files_holding(tmp_path / "more", PLANT.encode())]
     if method == "dp-finetune":

@@ -72,7 +72,7 @@ def test_texts_and_a_report_are_made_from_the_page_of_a_run(studio: Studio, rele
     page = ended(studio)
     assert 'state finished"' in page
     assert "Wrote 7 synthetic records" in page
-    assert re.search(r'<a class="button" href="/runs/\w+">To clinic-texts</a>', page)
+    assert re.search(r'<a class="button" href="/runs/\w+">Open clinic-texts</a>', page)
     assert send(studio, "report", responsible="--output=/elsewhere").status_code == 303
     assert 'state finished"' in ended(studio)
     assert "--output=/elsewhere" in (released / "out" / "clinic" / "release" / "report.html").read_text("utf-8")
