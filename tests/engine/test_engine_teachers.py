@@ -45,7 +45,7 @@ from understudy.run import pipeline as running
 from understudy.run.engine import Call
 from understudy.run.settings import run_config
 
-RAY = [pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")]
+RAY = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 
 
 @pytest.fixture(autouse=True)

@@ -261,7 +261,6 @@ def tables_of(number: int) -> dict[str, Rows]:
     return {name: rows for name, rows in TABLES.items() if name in named}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "number"), [(method, number) for method, cases in CASES.items() for number in range(len(cases))]
 )
