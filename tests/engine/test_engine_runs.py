@@ -155,6 +155,7 @@ KILLED = (
 """The command line, killed when its workers have worked and the first value is to be confirmed."""
 
 
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no groups of processes")
 @pytest.mark.parametrize("engine", ["processes", pytest.param("ray", marks=RAY)])
 def test_a_run_that_is_killed_with_its_engine_goes_on_without_one(engine: str, tmp_path: Path) -> None:
     write_csv(tmp_path / "notes.csv", rows(4000))
