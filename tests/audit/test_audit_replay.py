@@ -85,12 +85,15 @@ CASES: dict[str, dict[str, Any]] = {
     "dp-kps, engine": {"method": "dp-kps", "engine": "processes", "workers": 1},
 }
 
-THIRDS = {
-    case: place
-    for kind in ("dp-finetune", "seq-pate", "dp-kps, topics")
-    for place, case in enumerate(case for case in CASES if case.startswith(kind))
-}
-"""Cases that take long, three of a kind. Each tries every third neighbour, so that the three together try all."""
+LONG = ("dp-finetune", "seq-pate", "dp-kps, topics", "dp-kps, columns")
+
+
+def share(case: str) -> slice:
+    """Which neighbours a case tries: all, or every second or third where the cases of a kind together try all."""
+    for kind in (each for each in LONG if case.startswith(each)):
+        cases = [other for other in CASES if other.startswith(kind)]
+        return slice(cases.index(case), None, len(cases))
+    return slice(0, None, 1)
 
 
 def table(folder: Path, count: int = 24) -> None:
@@ -155,15 +158,14 @@ FEW = 3
 def test_every_method_of_ours_is_the_same_on_neighbours(
     case: str, settings: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, step = (THIRDS[case], 3) if case in THIRDS else (0, 1)
-    all_of = replay.neighbours_of
-    monkeypatch.setattr(replay, "neighbours_of", lambda *given, **more: all_of(*given, **more)[first::step])
+    every, mine = replay.neighbours_of, share(case)
+    monkeypatch.setattr(replay, "neighbours_of", lambda *given, **more: every(*given, **more)[mine])
     found = replayed(settings(**CASES[case]))
     print(f"REPLAYED {case}: {found.verdict}, {found.measurements} values, {len(found.neighbours)} neighbours")
     assert found.verdict == "same", [found.unsteady, *(each for each in found.neighbours if each.findings)]
     assert found.measurements
     assert not found.unchecked
-    assert len(found.neighbours) >= 12 // step
+    assert len(found.neighbours) >= 12 // mine.step
 
 
 class Planted(Counting):
