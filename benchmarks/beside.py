@@ -17,7 +17,7 @@ from benchmarks.results import Result
 from benchmarks.scaling import CASES
 
 FOLDER = Path(__file__).parent
-HEAD = """# Beside the field
+HEAD = """# Compared with other tools
 
 Made by `python -m benchmarks.beside` from files in `benchmarks/results/`. What is not here has not been compared.
 
@@ -26,7 +26,7 @@ Made by `python -m benchmarks.beside` from files in `benchmarks/results/`. What 
 `python -m benchmarks.beside_columns` says how each row is made. Epsilon 1, delta 1 / (n ln n), accuracy of a random
 forest on real test rows, means of the runs with their standard deviation. *Tab-PE* is that of microsoft/DPSDA at the
 settings of its own examples; it takes ranges and label counts from the private table without noise, which this
-comparison lets it. *AIM* is OpenDP's, over pairs. *Real* are 1,000 rows of the private table.
+comparison allows. *AIM* is OpenDP's, over pairs. *Real* are 1,000 rows of the private table.
 
 | table | understudy | Tab-PE | AIM | real | all real | understudy less the better |
 |---|---|---|---|---|---|---|
@@ -68,15 +68,15 @@ def columns(rows: list[Mapping[str, Any]]) -> str:
         for row in rows
         if row["way"] in TRIED or (row["way"] == "ours" and row.get("bins", 16) != 16)
     ]
-    return "\n".join([*lines, "", "Tried where it loses:", "", *tried])
+    return "\n".join([*lines, "", "Tried where we are behind:", "", *tried])
 
 
 TAIL = """
-Sets of three were added for XOR of 2 and artificial-characters. What each step toward the latter brought is in
-[decision 048](../docs/decisions/048-more-pairs-than-a-tree.md). What limits it now: XOR of 3 takes four columns at
-once, which in 16 bins have 8,192 cells for 10,000 records, and noise at epsilon 1 leaves nothing of them. Tab-PE
-evolves whole rows by votes for the nearest, which see any number of columns, where there are few. Some ten
-variants were compared on the test rows of artificial-characters, so that its figure flatters a little.
+Sets of three were added for XOR of 2 and artificial-characters. [Decision
+048](../docs/decisions/048-more-pairs-than-a-tree.md) has the effect of each step. The present limit: XOR of 3 needs
+four columns at once, which in 16 bins have 8,192 cells for 10,000 records, and noise at epsilon 1 hides them. Tab-PE
+evolves whole rows by votes for the nearest row, which compare all columns at once if there are few. About ten
+variants were compared on the test rows of artificial-characters, so our figure there is a little optimistic.
 """
 
 
@@ -177,37 +177,37 @@ EVOLVED = """**{title}**
 EVOLUTION = """
 ## Texts: private evolution
 
-aug-pe beside `pe` of microsoft/DPSDA: the same built-in model, embedder, 240 first texts, budget and number of calls
-(1,500 records, 60 texts, 3 rounds, epsilon 4, delta 1e-6); `python -m benchmarks.beside_texts` makes a row and says
-what `pe` needs. Both blank half of the words, which is their default. Means of three seeds with their standard
-deviations; a *spread* is the root mean square of the two, and a difference of less than one counts as level. *Real* are
-60 other texts, one sample. Measured on one H100, with more than a dozen processes on it and on its 16 cores.
+aug-pe compared with `pe` of microsoft/DPSDA: the same built-in model, embedder, 240 first texts, budget and number of
+calls (1,500 records, 60 texts, 3 rounds, epsilon 4, delta 1e-6); `python -m benchmarks.beside_texts` makes a row and
+says what `pe` needs. Both blank half of the words, which is their default. Means of three seeds with their standard
+deviations; a *spread* is the root mean square of the two, and a difference of less than one counts as level. *Real*
+are 60 other texts, one sample. Measured on one H100, with more than a dozen processes on it and on its 16 cores.
 
 {tables}
-**What we lose.** On reviews, six measures of quality by more than a spread: pe's texts lie among real reviews more
-often (precision; other real reviews have no more than ours), cover more of them, and are nearer by Fréchet distance.
-Ours lead by the kernel distance and recall. On abstracts we lose words, and 0.08 GB: pe's answers run to the limit of
-100 tokens, and 44 % of them break off there, where ours end with their last whole sentence.
+**Where pe is better.** On reviews, by more than a spread in six measures of quality: pe's texts are among real reviews
+more often (precision; other real reviews have no more than ours), cover more of them, and have a smaller Fréchet
+distance. Ours are ahead by kernel distance and recall. On abstracts our texts are shorter and we use 0.08 GB more: pe's
+answers run to the limit of 100 tokens, and 44 % of them are cut there; ours end with their last whole sentence.
 
-**Time.** Processor seconds are the host's; the model runs on the GPU. Why pe takes twice as many was not looked into.
+**Time.** Processor seconds are the host's; the model runs on the GPU. We did not examine why pe takes twice as many.
 On two cores without a GPU, with an earlier version and one run of pe, the reviews took 218 s and 3.2 GB, and pe 793 s
 and 8.6 GB.
 
-**Tried where it loses:**
+**Tried where we are behind:**
 
-- *No blanks*: the model is asked to say each text again in other words. In the tables: coverage on reviews is level
+- *No blanks*: the model rephrases each text. In the tables: coverage on reviews is level
   with pe's, precision gains .07, and Fréchet distance, self-BLEU and perplexity are worse on both sets.
-{survivors}- *The writer* as author of first texts and variations: Fréchet distance .70 in place of .60, precision .72
-  in place of .85, more variety, a quarter of the processor time (one run on reviews;
+{survivors}- *The writer* writes first texts and variations: Fréchet distance .70 instead of .60, precision .72
+  instead of .85, more variety, a quarter of the processor time (one run on reviews;
   [decision 014](../docs/decisions/014-centred-votes.md)).
-- Not tried: topics or a guide that say where mass is missing, released lengths.
+- Not tried: topics or a guide that show where texts are missing; released lengths.
 """
 SURVIVORS = """\
-- *Survivors by the truncated k-median of the noisy votes* (McMillan, Talwar, Zhou), in place of the most votes: level.
+- *Survivors by the truncated k-median of the noisy votes* (McMillan, Talwar, Zhou), instead of the most votes: level.
   60 of the 240 first texts of the reviews, three seeds, four samples of the noise each: Fréchet distance .632 by rank,
   .641, .634 and .632 with votes truncated at 0, 1 and 2 standard deviations; precision .805, and .765, .792 and .801;
   recall .586, and .599, .596 and .588. Herding towards the votes' mean: .624, but recall .481; in proportion to the
-  votes: .728. None was built. (Choices among kept texts, by a script that is not here.)
+  votes: .728. We built none of them. (Choices among stored texts, by a script that is not in this repository.)
 """
 VOTED = (
     "- *Several nearest votes* (`nearest` of aug-pe, which splits a record's vote among its k nearest), in the "
@@ -218,15 +218,15 @@ COSTS = """
 ## What it costs
 
 Processor seconds for 1,000 rows, release and fit and sampling together, from the same runs as above. Tab-PE's seconds
-grow with records times rounds, ours with the cells that are measured; the cores were shared, so that seconds are upper
+grow with records times rounds, ours with the cells that are measured. The cores were shared, so seconds are upper
 bounds.
 
 | table | understudy | Tab-PE | AIM |
 |---|---|---|---|
 {rows}
 
-A release of a million records on one core, of `results/scaling.json`: embeddings are at hand where a method reads
-them, and memory is what the process itself holds. [Performance](performance.md) has other sizes.
+A release of a million records on one core, from `results/scaling.json`, without the time of embeddings. Memory is that
+of the process itself. [Performance](performance.md) has other sizes.
 
 | release | processor seconds | MB |
 |---|---|---|
@@ -234,8 +234,8 @@ them, and memory is what the process itself holds. [Performance](performance.md)
 
 Embedding 1,000 texts takes {embedded:.0f} s (`results/ratios.json`).
 In private prediction a thousand tokens take {token:.0f} s for each private text of a batch; a thousand clipped
-gradients of dp-finetune take {gradient:.0f} s. Texts were timed beside another tool
-[above](#texts-private-evolution) only.
+gradients of dp-finetune take {gradient:.0f} s. Only [private evolution](#texts-private-evolution) was timed
+together with another tool.
 """
 
 
@@ -245,8 +245,10 @@ def gpu(rows: list[Mapping[str, Any]]) -> str:
     models = {row["dtype"]: row for row in of["model"]}
     (votes,), (vectors,) = of["votes"], of["embedder"]
     separate = all(row.get("separate", row.get("rows_separate", True)) for row in rows)
+    run = {"little beside": "little other load"}
     ratios = [
-        f"| {row['rows']} | {row['run']} | {row['ratio']:.2f} | {1000 * row['seconds'] / row['rows']:.1f} ms |"
+        f"| {row['rows']} | {run.get(row['run'], row['run'])} | {row['ratio']:.2f} | "
+        f"{1000 * row['seconds'] / row['rows']:.1f} ms |"
         for row in of["clipped gradients"]
     ]
     steps, texts = of["dp-finetune"][0]["steps"], of["dp-finetune"][0]["batch"]
@@ -277,50 +279,51 @@ GPU = """
 ## On a GPU
 
 One H100 with 16 cores, from a checkout and not in the container. `results/beside/gpu.json` is from one session, in
-which more than a dozen processes shared the GPU, but for the row "little beside". The embedder's weights had been
-rounded to 16 bits for the way to that machine, so all that it judged there may differ in the third place.
+which more than a dozen processes shared the GPU, except for the row "little other load". The embedder's weights were
+rounded to 16 bits for the transfer to that machine, so its results there may differ in the third decimal.
 
-- **The tests** of models, gradients and votes: 226 pass and one is skipped. One failed, as it does anywhere with PEFT,
-  which was only there; it has been fixed since.
+- **The tests** of models, gradients and votes: 226 pass and one is skipped. One failed, because only this
+  machine had PEFT; it has been fixed since.
 - **Votes** of {records:,} records among {candidates:,} candidates, by three distances: {votes} on GPU and CPU.
 - **The embedder**: no coordinate of {texts} vectors differs from the CPU's by more than {vectors:.0e}.
 - **The language model** in float32: the divergence of next-token distributions from the CPU's is {kl:.0e}, and a
   clipped sum of gradients differs by {gradient:.0e} of its length. In bfloat16, the default there, the divergence is
-  {rough:.4f}, the likeliest token is the same at {likeliest:.0f} % of positions, the sum differs by {rounded:.1f} %.
-- **Rows of a block** do not see one another: gradients of 32 and 128 rows, logits of 128, the trial of the embedder and
-  those before each charge found them {separate}.
+  {rough:.4f}, the most likely token is the same at {likeliest:.0f} % of positions, the sum differs by {rounded:.1f} %.
+- **Rows of a block** do not affect one another: gradients of 32 and 128 rows, logits of 128, the test of the embedder
+  and those before each charge found them {separate}.
 - **Whole runs**: {tuned} of dp-finetune ({steps} steps of {batch:,} texts, 200 texts and all: {fastest:.0f} to
   {slowest:.0f} s) and two of private prediction ({predicted}). Their figures are in [the
-  benchmarks](README.md#dp-sgd-fine-tuning) and [above](#beside-what-papers-report), those of aug-pe
-  [above](#texts-private-evolution), too.
+  benchmarks](README.md#dp-sgd-fine-tuning) and [above](#compared-with-published-figures), those of aug-pe
+  [above](#texts-private-evolution).
 
-Clipped gradients of texts of 64 tokens, LoRA of rank 8, beside a plain step that clips nothing: the median of ratios of
-pairs in one process (`python -m benchmarks gradients --device cuda`):
+Clipped gradients of texts of 64 tokens, LoRA of rank 8, compared with a plain step without clipping: the median of
+ratios of pairs in one process (`python -m benchmarks gradients --device cuda`):
 
 | rows of a block | | ratio | per text |
 |---|---|---|---|
 {ratios}
 
-Not measured, for lack of time: decoding, teachers, votes and embeddings beside their floors, few-shot and seq-pate.
+Not measured, for lack of time: decoding, teachers, votes and embeddings compared with their floors, few-shot
+and seq-pate.
 """
 PAPERS = """
-## Beside what papers report
+## Compared with published figures
 
-Other models and other judges: a row says how far apart the settings are, and not who is better. *Not at hand*: we could
-not read the paper's table, and quote none from memory. Ours are by SmolLM2 with 135 million weights; accuracies are
-those of classifiers of embeddings / TF-IDF on real texts.
+Models and classifiers differ: a row shows how far apart the settings are, not who is better. *Not at hand*: we could
+not read the paper's table, and do not quote it from memory. Ours are by SmolLM2 with 135 million weights; accuracies
+are those of classifiers of embeddings / TF-IDF on real texts.
 
 | method, paper | the paper's figures | ours | what differs |
 |---|---|---|---|
 {rows}
 
-Each figure of ours stands with its settings in [the benchmarks](README.md): [private
+[The benchmarks](README.md) have the settings of our figures: [private
 prediction](README.md#private-prediction), [all methods](README.md#all-methods-side-by-side),
 [fine-tuning](README.md#dp-sgd-fine-tuning), [SeqPATE](README.md#seqpate); those of private prediction on TREC and
-DBpedia in `results/beside/gpu.json` and, where a command goes with them, `results/beside/papers.json`. They teach a
-classifier next to nothing: chance is .17 and .07.
+DBpedia are in `results/beside/gpu.json` and, if a command makes them, in `results/beside/papers.json`. They teach a
+classifier almost nothing: chance is .17 and .07.
 
-**Few-shot as Tang et al. judge it**: four exemplars stand in the prompt of the model that made them, which labels real
+**Few-shot as Tang et al. judge it**: four exemplars are in the prompt of the model that made them, and it labels real
 test texts by the labels' calibrated probabilities. A row is one release, and the mean of three choices of four from its
 one exemplar per label; real texts are chosen three times too. Chance is one in so many labels.
 

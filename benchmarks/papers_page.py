@@ -49,7 +49,7 @@ BY_PROMPT: dict[str, Row] = {
     "dp-kde, the built-in writer, which takes no examples": _DP_KDE,
     "dp-kde with contrast, the built-in writer": {**_DP_KDE, "contrast": 1},
 }
-HEAD = """# The tables of papers beside ours
+HEAD = """# Tables of papers, compared with ours
 
 Made by `python -m benchmarks.papers page` from `results/beside/dp-kde.json`; `benchmarks/papers.py` says what was run
 and how it is judged, and its command makes each row.
@@ -91,13 +91,13 @@ CORAL = {
 }
 TABLE_8 = """### Table 8: examples of the client in the prompt, at epsilon 11 (1 + 10)
 
-The client shows six of its texts, with the terms of V~ that they hold, in every prompt. They are among the texts that
-Deep CORAL reads, and no judge tests on them.
+The client shows six of its texts, with the terms of V~ that they contain, in every prompt. They are among the texts
+that Deep CORAL reads, and no judge tests on them.
 
 | | without Deep CORAL | with |
 |---|---|---|"""
 NOT_RUN = """
-**What it says.** With the bandwidth of 1 that the paper prints, independent terms do as badly here as in its table 6:
+**Results.** With the bandwidth of 1 that the paper prints, independent terms do as badly here as in its table 6:
 the kernel is flat. With a bandwidth that tells terms apart, they are its best. Contrast gains most where real texts are
 the test, and iterative sequences need it. With as many records as the paper has, Laplace noise does no harm. Deep CORAL
 changes little with 100 sequences per label, and mostly costs accuracy with ten texts, also for real records. Our client
@@ -105,13 +105,13 @@ has the same kind of texts as the data holder, so there may be nothing to adapt 
 
 The built-in model, small as it is, loses little of what sequences say if their terms belong to their label: with
 dp-kps, and with dp-kde with contrast, ten of its texts per label teach about as much as ten real records. It does not
-repair sequences of mixed terms. Asked by a prompt instead of in the form of its training, the same model is far worse,
+repair sequences of mixed terms. With a prompt instead of the form of its training, the same model is far worse,
 even with six texts of the client in the prompt. dp-kps, which counts exactly, is better than dp-kde by every judge at
 100 sequences per label. Most cells are one run, and runs differ by two or three points.
 
-**Not here**, for want of processor time: the dashes, which are aug-pe at three of the four budgets; second runs; and
-written texts at the paper's count of 1,000 per label (a text takes about half a second of one core). The command makes
-any of these rows; with `--llm` it takes larger models too.
+**Not measured**, for lack of processor time: the dashes, which are aug-pe at three of the four budgets; second runs;
+and written texts at the paper's count of 1,000 per label (a text takes about half a second of one core). The command
+makes any of these rows; with `--llm` it takes larger models too.
 """
 
 

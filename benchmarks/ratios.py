@@ -190,8 +190,8 @@ PAIRS = {
         "text",
         20_000,
         _matching,
-        "One dictionary look-up per word in Python, after lower-casing and cutting at every character that is no "
-        "letter or digit.",
+        "One dictionary look-up per word in Python, after lower-casing and cutting at every character except "
+        "letters and digits.",
     ),
     "noise": Pair(
         "exact discrete Gaussian noise from the system's entropy",
@@ -262,7 +262,7 @@ PAIRS = {
         "text",
         8,
         _gradients,
-        "The backward pass. A leaf per row makes gradients of rank 8, small beside the activations.",
+        "The backward pass. A leaf per row makes gradients of rank 8, small compared with the activations.",
         2,
     ),
 }

@@ -30,11 +30,11 @@ BENCHMARKS = {
         Benchmark("scaling", "scaling", "releases that need no language model, by the number of records"),
         Benchmark("settings", "settings", "a dp-kps release, one setting changed at a time"),
         Benchmark("profile", "profiling", "where the processor's time goes in a release"),
-        Benchmark("ratios", "ratios", "each costly step beside the least that could do it"),
+        Benchmark("ratios", "ratios", "each costly step compared with the least possible work"),
         Benchmark("voting", "voting", "votes for the nearest candidates, by the number of records"),
-        Benchmark("decoding", "decoding", "a step of private prediction beside plain decoding"),
+        Benchmark("decoding", "decoding", "a step of private prediction compared with plain decoding"),
         Benchmark("gradients", "gradients", "clipped per-example gradients, ours and four other ways"),
         Benchmark("engines", "engines", "the same sums on one core, on two processes and on Ray"),
-        Benchmark("chat-memory", "chat_memory", "what a local chat model holds, by the number of prompts answered"),
+        Benchmark("chat-memory", "chat_memory", "memory of a local chat model, by the number of prompts answered"),
     )
 }

@@ -52,7 +52,6 @@ html_title = "understudy"
 html_static_path = ["_site/static"]
 html_extra_path = ["_site/root"]  # index.html, which leads to the root page, and reports for the gallery
 html_css_files = ["site.css"]
-html_search_scorer = str(ROOT / "docs" / "_site" / "scorer.js")
 html_copy_source = False
 html_show_sphinx = False
 html_last_updated_fmt = None

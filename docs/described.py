@@ -103,37 +103,52 @@ from understudy.run.generating import Result
 '''
 
 
-def tables() -> str:
-    """One table per group, as the page has them."""
-    made, seen = [], set[str]()
+def tables(first: dict[tuple[str, str], str]) -> str:
+    """One list per group, as the page of all parameters has them."""
+    made = []
     for group in RUN_GROUPS:
         title = (group.__doc__ or "").split("\n")[0].rstrip(".")
-        made.append(f"**{title}**\n\n{table((group,), seen)}\n")
+        made.append(f"**{title}**\n\n{table((group,), 'configuration.md', first)}\n")
     return "".join(made)
 
 
-def table(groups: Sequence[type[Parameters]], seen: set[str]) -> str:
-    """The rows of these groups, without parameters that were seen."""
-    rows = []
+def table(groups: Sequence[type[Parameters]], page: str, first: dict[tuple[str, str], str]) -> str:
+    """List the parameters of these groups, a line each, with their defaults.
+
+    ``first`` says on which page a name and its line were listed first: there is only a link to the others.
+    """
+    rows, listed, elsewhere, flagless = list[str](), set[str](), dict[str, list[str]](), list[str]()
     for group in groups:
         for name, field in group.model_fields.items():
-            if name not in seen:
-                seen.add(name)
-                flag = "" if name in group.flags() else " In YAML and Python only."
-                rows.append(f"| `{name}` | {_shown(field.get_default())} | {_linked(field)}{flag} |\n")
-    return f"| parameter | default | |\n|---|---|---|\n{''.join(rows)}"
+            line = f"`{name}`{_shown(field.get_default())}: {_linked(field)}"
+            new = (name, line) not in first
+            where = first.setdefault((name, line), page)
+            if where != page:
+                elsewhere.setdefault(where, []).append(f"`{name}`")
+            elif new and name not in listed:
+                rows.append(f"- {line}\n")
+                listed.add(name)
+                if name not in group.flags():
+                    flagless.append(f"`{name}`")
+    ends = []
+    for where, names in elsewhere.items():
+        anchor = "every-parameter" if where == "configuration.md" else "the-parameters"
+        ends.append(f"As on [{where[:-3]}]({where}#{anchor}): {', '.join(names)}.")
+    if flagless:
+        ends.append(f"In YAML and Python only: {', '.join(flagless)}.")
+    return "\n".join(["".join(rows), *(f"{end}\n" for end in ends)]).lstrip("\n")
 
 
 def _shown(default: Any) -> str:
-    if default in (None, (), ""):
-        return "-"
+    if default is False or default in (None, (), ""):
+        return ""
     if isinstance(default, tuple):
         default = ",".join(map(str, default))
-    return "false" if default is False else f"`{default}`"
+    return f" (`{str(default).lower() if default is True else default}`)"
 
 
 def _linked(field: FieldInfo) -> str:
-    text = " ".join((field.description or "").replace("``", "`").replace("|", r"\|").split())
+    text = " ".join((field.description or "").replace("``", "`").split())
     return re.sub(r"\bdocs/([\w-]+)\.md", r"[\1](\1.md)", text)
 
 
@@ -181,8 +196,10 @@ def _kinds(annotation: Any) -> list[str]:
 
 def pages() -> dict[Path, str]:
     """Every page with its tables."""
-    made = {DOCS / name: f"\n{table(groups, set())}\n" for name, groups in PAGES.items()}
-    return {path: _between(path, text) for path, text in {DOCS / "configuration.md": f"\n{tables()}", **made}.items()}
+    first = dict[tuple[str, str], str]()
+    made = {"configuration.md": f"\n{tables(first)}"}
+    made |= {name: f"\n{table(groups, name, first)}\n" for name, groups in PAGES.items()}
+    return {DOCS / name: _between(DOCS / name, text) for name, text in made.items()}
 
 
 def _between(path: Path, made: str) -> str:

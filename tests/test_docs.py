@@ -230,7 +230,7 @@ def test_the_parameters_of_sec_pe_are_on_two_pages() -> None:
 
 
 def test_the_page_of_language_models_names_every_metric_of_theirs() -> None:
-    text = (ROOT / "docs" / "evaluation-language.md").read_text("utf-8")
+    text = (ROOT / "docs" / "evaluation-metrics.md").read_text("utf-8")
     metrics = [each for each in vars(tuned_language).values() if isinstance(each, Metric)]
     assert len(metrics) >= 5
     assert not [metric.name for metric in metrics if f"`{metric.name}`" not in text]
@@ -319,7 +319,7 @@ def test_every_message_that_the_page_of_errors_explains_is_one() -> None:
     files = (Path(understudy.__file__).parent).rglob("*.py")
     said = re.sub(r'"\n\s*f?"', "", "".join(file.read_text("utf-8") for file in files))
     table = (ROOT / "docs" / "errors.md").read_text("utf-8").partition("## By message")[2].partition("\n## ")[0]
-    rows = [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| `")]
+    rows = re.findall(r"^- ((?:`[^`]+`(?:, )?)+): ", table, re.MULTILINE)
     assert len(rows) > 15
     parts = [part.strip() for row in rows for words in re.findall("`([^`]+)`", row) for part in words.split("...")]
     assert [part for part in parts if part and part not in said] == []

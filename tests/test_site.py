@@ -26,7 +26,7 @@ FETCHED_BY_STYLE = re.compile(r"(?:@import\s+|url\()\s*[\"']?([^\"')\s]+)")
 
 def test_the_navigation_lists_every_page_once() -> None:
     text = (ROOT / "docs" / "README.md").read_text("utf-8")
-    listed = re.findall(r"^\| \[[^\]]+\]\(([^)]+)\)", text, re.MULTILINE)
+    listed = re.findall(r"^- \[[^\]]+\]\(([^)]+)\)", text, re.MULTILINE)
     assert len(listed) == len(set(listed))
     pages = {page.name for page in ROOT.glob("docs/*.md")} - {"README.md"}
     beside = {f"../{name}" for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")}
@@ -37,6 +37,7 @@ def test_the_navigation_lists_every_page_once() -> None:
             "../benchmarks/beside.md",
             "../benchmarks/papers.md",
             "../benchmarks/performance.md",
+            "../benchmarks/steps.md",
             "../benchmarks/writer.md",
             "../training/README.md",
             "decisions/README.md",

@@ -109,7 +109,7 @@ if TYPE_CHECKING:
     from understudy.privacy.guarantee import SecretBudget as SecretBudget
     from understudy.release import Release as Release
     from understudy.release.statement import Statement as Statement
-    from understudy.report.page import ReportPaths as ReportPaths
+    from understudy.report.reports import ReportPaths as ReportPaths
     from understudy.run.check import Checked as Checked
     from understudy.run.forecast import Forecast as Forecast
     from understudy.run.generating import Result as Result

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
         PlanOptions,
         RunOptions,
     )
-    from understudy.report.page import ReportPaths
+    from understudy.report.reports import ReportPaths
     from understudy.run.signing import Verification
     from understudy.run.topics import FoundTopics
 
@@ -230,7 +230,7 @@ def topics(
     True
     """
     from understudy.methods.additions.topics.method import Topics
-    from understudy.report.topics import PAGE, write_topics
+    from understudy.report.topics import write_topics
     from understudy.run.topics import find_topics
 
     number = options.pop("topics", None)
@@ -238,14 +238,14 @@ def topics(
     with _resumable(listener, config.output, charged=True) as told:
         found = find_topics(config, corpus=opened, listener=told)
         if found.folder is not None:
-            write_topics(found, found.folder.shareable / PAGE)
+            write_topics(found, found.folder.topics_file)
     return found
 
 
 def baseline(*, listener: Listener | None = None, **options: Unpack[BaselineOptions]) -> Sequence[SyntheticRecord]:
     """Let a language model write texts from the labels alone: the baseline that a method must beat.
 
-    Nothing private is read, and nothing else is promised about the texts.
+    No private text is read. The texts have no privacy statement, because they need none.
 
     Args:
         options: such as ``labels`` (none: texts without labels), ``records_per_label``, ``document_type`` and ``llm``.
@@ -292,7 +292,7 @@ def audit(
 ) -> RunAudit:
     """Attack a whole run: plant canaries in a copy of the corpus, run the method, and guess which were planted.
 
-    The ledger is not charged, so nothing that the run makes may be handed out. The same call resumes.
+    Nothing is charged, so the results are private and must not be shared. The same call resumes an audit.
 
     Args:
         corpus, method, budget: of the run.
@@ -357,7 +357,7 @@ def report(
     from understudy.models.catalog import load_embedder
     from understudy.release.signature import Signer
     from understudy.report.contents import read_statement
-    from understudy.report.page import write_reports
+    from understudy.report.reports import write_reports
 
     signer = None if sign is None else Signer.load(sign)
     folders = [_folder(run) for run in runs]
@@ -382,7 +382,7 @@ def verify(
     ledger: str | None = None,
     max_release_bytes: int | None = None,
 ) -> Verification:
-    """Check everything that the results of a run show about themselves, and who signed them.
+    """Check the files of a run: hashes, charges, the seal of the Release, and who signed them.
 
     Args:
         path: an output folder, its shareable folder, a file in that, or the result of :func:`run`.

@@ -117,7 +117,7 @@ def test_results_go_to_standard_output_and_everything_else_to_standard_error(
 ) -> None:
     said = understudy("run", *flags(settings(tmp_path)))
     assert said.out == f"{tmp_path / 'out' / 'release' / 'synthetic.parquet'}\n"
-    assert "Dataset 'notes' is new: opened with this run's budget" in said.err
+    assert "This run sets the cap of dataset 'notes' to" in said.err
     assert "Next: `understudy report" in said.err
     assert "vocabulary terms that count as real" not in said.err
     made = settings(tmp_path, output=str(tmp_path / "second"), ledger=str(tmp_path / "second.sqlite"))

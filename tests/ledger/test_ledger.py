@@ -117,11 +117,14 @@ def test_the_same_run_with_other_charges_is_refused(ledger: Ledger) -> None:
 
 def test_another_unit_is_refused_and_another_bound_of_the_same_unit_is_not(ledger: Ledger) -> None:
     ledger.open_dataset("clinic", cap=CAP, unit=Unit("owner", 3))
-    with pytest.raises(LedgerError, match=r"protects one owner, this run one record.*unit owner"):
+    with pytest.raises(LedgerError, match=r"protects one owner, this run one record.*Protect one owner.*open another:"):
         ledger.charge("clinic", pure_plan("0.1"), run_id="r1")
     ledger.charge("clinic", pure_plan("0.1", unit=Unit("owner", 5)), run_id="r2")
     (entry,) = ledger.history("clinic")
     assert entry.unit == Unit("owner", 5)
+    with pytest.raises(LedgerError) as refused:
+        ledger.charge("clinic", pure_plan("0.1"), run_id="r3")
+    assert "open another" not in refused.value.cure  # another name would be a second budget for the same data
 
 
 def test_owners_by_another_column_are_another_unit(ledger: Ledger) -> None:

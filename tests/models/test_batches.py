@@ -74,7 +74,7 @@ def test_all_requests_go_in_one_file_and_come_back_in_their_order(machine: Machi
     plan = plan_of(machine)
     assert len(plan.batches) == 1
     assert plan.direct == []
-    assert any("Handed in 30 requests as batch_0" in line for line in machine.said)
+    assert any("Submitted 30 requests as batch_0" in line for line in machine.said)
     assert texts(machine.ask(questions(30))) == [f"echo of question {number}" for number in range(30)]
     assert len(plan.batches) == 1, "stored answers are not asked for again"
     assert machine.jobs.waiting() == 0
@@ -141,7 +141,7 @@ def test_a_resumed_run_waits_for_what_is_open_and_hands_in_the_rest(machine: Mac
     killed_at(machine, "GET /v1/batches/batch_0", after=False)
     assert len(machine.ask(questions(8))) == 8
     assert [len(batch["lines"]) for batch in plan_of(machine).batches.values()] == [5, 3]
-    assert "Going on to wait for 5 requests that were submitted before." in machine.said
+    assert "Going on to wait for 5 requests submitted before." in machine.said
 
 
 def test_a_batch_whose_beginning_was_not_heard_of_is_not_begun_again(machine: Machine) -> None:

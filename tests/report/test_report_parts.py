@@ -28,7 +28,7 @@ from understudy.privacy.verdict import Verdict
 from understudy.release.statement import FALSE_ALARMS, Statement
 from understudy.report.grids import by_table, by_training
 from understudy.report.numbers import paragraphs, short
-from understudy.report.page import write_reports
+from understudy.report.reports import write_reports
 from understudy.report.svg import Scale, tag, ticks
 from understudy.report.views import one_sentence, recipe, samples_of, spending, tradeoff
 from understudy.run.job import Job

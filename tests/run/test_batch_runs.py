@@ -52,7 +52,7 @@ def test_a_run_hands_in_all_texts_at_once(
     said = understudy("run", *flags(batched(tmp_path, server)), code=0)
     assert [len(batch["lines"]) for batch in plan.batches.values()] == [8]
     assert len(plan.direct) == 1, "one question before the charge, so that a wrong address is known"
-    assert "Handed in 8 requests as batch_0; answers come within 24 hours." in said.err
+    assert "Submitted 8 requests as batch_0; answers come within 24 hours." in said.err
 
 
 def test_a_run_that_is_killed_while_it_waits_goes_on_with_the_same_batch(
@@ -75,7 +75,7 @@ def test_a_run_that_is_killed_while_it_waits_goes_on_with_the_same_batch(
     plan.held = False
     done = subprocess.run(command, capture_output=True, text=True, env=around, check=False)
     assert done.returncode == 0, done.stderr
-    assert "Going on to wait for 8 requests that were submitted before." in done.stderr
+    assert "Going on to wait for 8 requests submitted before." in done.stderr
     assert set(plan.asked.values()) == {1}
     assert len(plan.batches) == 1
 
@@ -91,9 +91,9 @@ def test_a_run_may_change_to_ordinary_requests_and_is_told_what_that_costs(
         plan.before = lambda seen: error(401) if seen.path.startswith("/v1/batches/") else None
     assert understudy("run", *flags(batched(tmp_path, server))).code != 0
     said = understudy("run", *flags(batched(tmp_path, server) | {"llm_batch": False}), code=0)
-    again = "8 requests were handed in as batches. Without --llm-batch they are sent, and paid for, again."
+    again = "Batches with 8 requests are waiting. Without --llm-batch these are sent, and paid for, again."
     assert (again in said.err) is not refused
-    assert ("handed in as batches" in said.err) is not refused
+    assert ("requests are waiting" in said.err) is not refused
 
 
 def test_what_the_first_question_taught_is_known_to_the_batch(

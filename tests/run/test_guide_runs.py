@@ -68,7 +68,7 @@ def test_a_guide_is_released_beside_what_the_method_releases(tmp_path: Path) -> 
     assert statement.budget == us.Budget(3, "1e-6")
     assert 2.99 < statement.epsilon_at[1e-6] <= 3
     text = (tmp_path / "out" / "release" / "statement.md").read_text("utf-8")
-    assert "noisy sums of the texts' embeddings for each of 2 label(s)" in text
+    assert "noisy sums of the texts' embeddings for each of 2 labels" in text
     assert "fake:words" in text
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
     assert {entry.name for entry in again.noise_check.entries} >= {"guide_records", "guide_reliability"}

@@ -20,7 +20,7 @@ from run_fixtures import Said, files_holding
 import understudy as us
 from understudy.evaluate.synthetic import first_rows, read_synthetic
 from understudy.release import PublicSchema
-from understudy.report.page import write_reports
+from understudy.report.reports import write_reports
 from understudy.run.outputs import OutputFolder
 from understudy.run.table import SyntheticTable
 from understudy.schema.columns import declared_columns

@@ -53,7 +53,7 @@ def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Callable[..
     said = understudy("run", *flags(protecting(tmp_path)), code=0)
     assert "Protecting each secret" in said.err
     assert "all records that contain it, at most 3 of them; the budget is (p=0.001, r=0.01)" in said.err
-    assert "3 public clusters for each of 2 label(s)." in said.err
+    assert "3 public clusters for each of 2 labels." in said.err
     assert "Round 2 of 2: 24 candidates, 8 chosen." in said.err
     assert "Wrote 8 synthetic records" in said.err
     assert runs_charged(tmp_path / "ledger.sqlite") == 1

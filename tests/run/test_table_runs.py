@@ -128,7 +128,7 @@ def test_columns_are_released_and_rows_are_written_in_their_types(tmp_path: Path
     assert again.digest == result.release.digest
     assert [charge.name for charge in again.statement.charges][-3:] == ["columns", "column-scores", "column-pairs"]
     assert again.statement.budget == us.Budget(8, "1e-6")
-    assert again.statement.public_inputs["columns"]["source"] == "declared domains of 5 column(s)"
+    assert again.statement.public_inputs["columns"]["source"] == "declared domains of 5 columns"
     table = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
     assert table.column_names == ["note", "department", *NAMES]
     assert [str(table.schema.field(name).type) for name in NAMES] == [

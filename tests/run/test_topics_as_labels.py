@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,16 +18,19 @@ from subjects import SUBJECTS, Places, table, texts
 
 import understudy as us
 from understudy.base.errors import ConfigError, ModelError, ReleaseError, ResumeError
+from understudy.evaluate.synthetic import SyntheticText
 from understudy.ledger import Ledger
 from understudy.methods.additions.topics.plan import topics_that_pay
 from understudy.methods.additions.topics.release import TopicLabels
 from understudy.privacy.guarantee import Budget
+from understudy.report.topics import write_topics
 from understudy.run import defaults as decisions
 from understudy.run import door as measuring
 from understudy.run.forecast import forecast
 from understudy.run.job import Job
 from understudy.run.session import Listener
 from understudy.run.settings import run_config
+from understudy.run.topics import FoundTopics
 from understudy.schema.labels import LabelSet
 
 BUDGET = us.Budget(epsilon=6, delta="1e-6")
@@ -335,9 +339,26 @@ def test_the_command_line_and_an_evaluation_and_a_report_take_topics(tmp_path: P
     assert set(written["topic"].to_pylist()) <= set(us.load_release(tmp_path / "out").schema.labels)
     understudy("evaluate", str(tmp_path / "notes.csv"), str(tmp_path / "out"), code=0)
     understudy("show", str(tmp_path / "out"), code=0)
-    understudy("report", str(tmp_path / "out"), code=0)
+    pages = understudy("report", str(tmp_path / "out"), code=0)
+    assert str(tmp_path / "out" / "release" / "topics.html") in pages.out.splitlines()
     planned = understudy("plan", *flags({"topics": "auto", "epsilon": "6", "delta": "1e-6", "text": "note"}), code=0)
     assert "topics-votes" in planned.out
+
+
+def test_the_page_of_topics_shows_up_to_three_synthetic_texts_of_each(tmp_path: Path, whole: us.Result) -> None:
+    made = FoundTopics(whole.release)
+    biggest, *others = made.topics
+    names = [str(name) for name in whole.release.schema.labels]
+    texts = [SyntheticText(f"{place} text <b>of</b> " + 300 * "x", names[biggest.number]) for place in range(5)]
+    texts += [SyntheticText("engine, wheel", names[others[0].number], phrases=("engine", "wheel"))]  # only its phrases
+    page = write_topics(made, tmp_path / "topics.html", texts).read_text("utf-8")
+    (shown,) = re.findall(r'<ul aria-label="Synthetic texts">(.*?)</ul>', page)
+    assert shown.count("<li") == 3
+    assert "<b>" not in shown
+    assert shown.count("…") == 3
+    assert len(set(re.findall("[0-4] text", shown))) == 3
+    assert "They are synthetic" in page
+    assert "They are synthetic" not in write_topics(made, tmp_path / "topics.html").read_text("utf-8")
 
 
 # -- a label is a function of the record alone ------------------------------------------------------------------------

@@ -155,13 +155,14 @@ def test_that_votes_depend_on_the_model_is_told_before_the_charge_and_once(
     listener = running.Listener(told.append)
     running.run(run_config(values), listener=listener)
     places = [
-        next(at for at, line in enumerate(told) if word in line) for word in ("Votes are about", "The ledger charged")
+        next(at for at, line in enumerate(told) if word in line)
+        for word in ("private records vote on", "The ledger charged")
     ]
     assert places == sorted(places)
     told.clear()
     (tmp_path / "out" / "release" / "aug-pe.release").unlink()
     running.run(run_config({**values, "llm": "b"}), listener=listener)
-    assert not [line for line in told if "Votes are about" in line]
+    assert not [line for line in told if "private records vote on" in line]
     assert [line for line in told if re.search(r'changed settings, at no charge: llm: "fake" became "b"\.', line)]
     assert runs_charged(values["ledger"]) == 1
 

@@ -76,11 +76,11 @@ class Canaries:
 
     @property
     def planted(self) -> NDArray[np.bool_]:
-        """Return ``Bool[m]``: the coins."""
+        """Return which canaries were planted, by their coins: ``Bool[m]``."""
         return np.array([canary.planted for canary in self.all], dtype=bool)
 
     def save(self, path: Path, *, settings: str) -> None:
-        """Write them for their owner's eyes only, with a digest of the settings that made them."""
+        """Write the canaries to a private file, with a digest of the settings that made them."""
         with atomic_file(path, mode=PRIVATE_MODE) as file:
             fields = {"settings": settings, "canaries": [asdict(canary) for canary in self.all]}
             file.write(json.dumps(fields, ensure_ascii=False).encode())
@@ -174,7 +174,7 @@ def choose_canaries(
     prefix_words: int,
     suffix_terms: int,
 ) -> Canaries:
-    """Make canaries for this corpus, in one pass; with a ``finder`` of secrets, no canary begins with one."""
+    """Make canaries for this corpus, in one pass. With a ``finder`` of secrets, no canary begins with a secret."""
     matcher = TermMatcher(terms)
     taken: set[int] = set()
     prefixes: list[tuple[str, Label | None]] = []
@@ -236,7 +236,7 @@ def on_the_copy(config: RunConfig, private: Path) -> RunConfig:
 
 
 class Values:
-    """Return the values of a row's typed columns."""
+    """Gives the values of a row's columns, from its cells and label."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema

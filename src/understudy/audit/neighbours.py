@@ -29,11 +29,11 @@ _STRANGE = "Zzyzx \u2603 \U0001f600 qwxv-7734 \u202e \u00df\u1e9e \u05d0\u05d1 0
 
 @dataclass(frozen=True, repr=False)
 class Neighbour:
-    """A pair of tables: the given one, with a unit in the last position, and one in which that unit differs. Private;
-    its ``repr`` shows nothing.
+    """A pair of neighbouring tables: the given table with one unit moved to the end, and the same table with that unit
+    changed. Private; its ``repr`` shows nothing.
 
     Args:
-        last: the name of the last unit of ``before``; pairs with one name share that table.
+        last: the name of the last unit of ``before``; pairs with the same ``last`` share the table ``before``.
         units: by how many units the tables differ: 2 if one is replaced.
     """
 

@@ -42,7 +42,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class ReplayAudit:
-    """The result of replaying a run on neighbours. Private.
+    """The result of replaying a run on neighbours of its table. Private.
 
     Args:
         unsteady: what differs between two runs on the *same* table; if anything does, the replay is inconclusive.

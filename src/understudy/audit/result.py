@@ -26,7 +26,8 @@ MOST_CANARIES = 100_000
 
 @dataclass(frozen=True)
 class GuessRule:
-    """The number of guesses, fixed before the run: the highest scores are ``present``, the lowest ``absent``."""
+    """How many canaries are guessed, fixed before the run: those with the highest scores as ``present``, those with the
+    lowest as ``absent``."""
 
     name: str
     present: int
@@ -44,7 +45,7 @@ class GuessRule:
 
 
 def guess_rules(canaries: int) -> tuple[GuessRule, ...]:
-    """The rules that every attack is tried with; the bound is corrected for their number.
+    """Return the rules that every attack is tried with; the bound is corrected for their number.
 
     - nearly all: perfect scores make perfect guesses, since the number planted is within five standard deviations of
       one half (but for one chance in a million);
@@ -62,7 +63,7 @@ def guess_rules(canaries: int) -> tuple[GuessRule, ...]:
 
 
 def largest_bound(rules: Sequence[GuessRule], *, canaries: int, delta: float, confidence: float) -> float:
-    """Return the power of the test: the bound if every guess were right. No run can be shown to leak more."""
+    """Return the power of the audit: the bound on epsilon if every guess were right."""
     return max(
         lower_bound(rule.guesses, rule.guesses, canaries=canaries, delta=delta, confidence=confidence) for rule in rules
     )
@@ -93,7 +94,7 @@ _SEED = 0
 
 @dataclass(frozen=True)
 class Guesses:
-    """One rule's guesses from one attack's scores, and the bound that they give."""
+    """The guesses of one rule from one attack's scores, and the bound on epsilon that they give."""
 
     rule: GuessRule
     correct: Count
@@ -106,7 +107,7 @@ class Attack:
 
     Args:
         auc: chance that a planted canary scores above one that was not planted (a tie counts one half).
-        true_positives: share of the planted canaries above a threshold that at most 1 % of the others are above.
+        true_positives: share of planted canaries above a threshold that at most 1 % of the other canaries exceed.
         true_positives_interval: Clopper-Pearson, the threshold taken as given.
     """
 
@@ -146,7 +147,7 @@ class RunAudit:
     """The audit of one run.
 
     Args:
-        unit: what it protects, in words; each canary is one such unit.
+        unit: the privacy unit in words; each canary is one unit.
         private: False if noise was off or seeded: then the promise is that of the same run with noise.
         confidence: of ``bound``, over all attacks and rules together.
         largest_bound: the bound if all guesses had been right: the power of the test.
@@ -172,12 +173,12 @@ class RunAudit:
 
     @property
     def bound(self) -> float:
-        """The run's epsilon is at least this, with the stated confidence."""
+        """Return the lower bound on the run's epsilon, at the stated confidence."""
         return max((attack.epsilon for attack in self.attacks), default=0.0)
 
     @property
     def largest_found(self) -> float:
-        """The largest of the bounds, overall and by group."""
+        """Return the largest of the bounds, overall and by group."""
         return max(self.bound, *(each.epsilon for each in self.groups), 0.0)
 
     @property
@@ -216,7 +217,7 @@ def judge(
     delta: float,
     confidence: float,
 ) -> Attack:
-    """Return the result of one attack's scores, with this confidence in each bound."""
+    """Compute the bound on epsilon and other figures from one attack's scores."""
     guesses = _guesses(scores, planted, rules, delta=delta, confidence=confidence)
     rate, interval = true_positive_rate(scores, planted)
     area = bootstrap(

@@ -364,7 +364,7 @@ def attacks_of(method: str, chosen: Sequence[str]) -> tuple[str, ...]:
 def score(
     attack: str, canaries: Canaries, *, texts: Sequence[str], release: Release, embedder: Embedder | None
 ) -> Scores:
-    """Return ``Float64[m]``: the scores of one attack."""
+    """Return the scores of one attack: ``Float64[m]``, one per canary."""
     makers: dict[str, Callable[[], Scores]] = {
         TERMS: lambda: term_scores(canaries, texts),
         NGRAM: lambda: ngram_scores(canaries, texts),
@@ -375,7 +375,7 @@ def score(
 
 
 def term_scores(canaries: Canaries, texts: Sequence[str]) -> Scores:
-    """Return how often the canary's terms occur in ``texts``. No other canary and no record of the corpus has them."""
+    """Return how often each canary's rare terms occur in ``texts``. They occur in no other canary and in no record."""
     owners = [number for number, canary in enumerate(canaries) for _ in canary.terms]
     matcher = TermMatcher([term for canary in canaries for term in canary.terms])
     found = np.zeros(len(canaries))

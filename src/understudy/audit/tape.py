@@ -43,7 +43,7 @@ _ROUNDING = 1 + 1e-12  # tolerance of norms in floating point
 
 @dataclass(frozen=True)
 class Finding:
-    """A difference although all released values are the same. Private: it may quote a record.
+    """A difference between two runs that got the same released values. Private, because it may quote a record.
 
     Args:
         kind: ``sensitivity``, ``order``, or what differs: ``request``, ``message``, ``file``, ``outcome``, ...
@@ -67,7 +67,7 @@ class _Drawn:
 
 @dataclass
 class Tape:
-    """The values and actions of one run; with the tape of the ``first`` run, it reuses its values.
+    """Records the values and actions of one run. Given the tape of the ``first`` run, replays its values.
 
     Args:
         units: by how many units the table differs from the first one's: a sum may move by so many sensitivities.
@@ -87,7 +87,7 @@ class Tape:
         self.done.append((kind, detail))
 
     def draw(self, key: str, exact: NDArray[np.int64], make: Callable[[], Any], moved: _Moved) -> Any:
-        """Return the noisy value: made, or the first run's value with the same number."""
+        """Return a noisy value: a new one, or that of the first run with the same number."""
         if self.first is None:
             result = make()
         else:
@@ -111,7 +111,7 @@ class Tape:
             self.found.append(Finding("sensitivity", f"{key}: {says}"))
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return what differs from the first run, the first difference of each kind."""
+        """Return the differences from the first run, the first of each kind."""
         assert self.first is not None
         found = list({(each.kind, each.detail.partition(":")[0]): each for each in reversed(self.found)}.values())[::-1]
         stopped = isinstance(self.failed, _Stop)
@@ -351,7 +351,7 @@ class _Lines(logging.Handler):
 
 
 def watch(config: RunConfig, output: OutputFolder, tape: Tape) -> None:
-    """Make the run, and record everything it does."""
+    """Make the run and record everything that it does."""
     listener = Listener(
         lambda line: tape.did("message", line),
         lambda what, done, total: tape.did("progress", f"{what} {done} of {total}"),

@@ -32,3 +32,12 @@ def aligned(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [tuple(printable(cell).replace("\n", " ").replace("\t", " ") for cell in row) for row in (heads, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a number with its noun in the singular or the plural (with -s).
+
+    >>> plural(1, "text"), plural(12_000, "text"), plural(0, "text")
+    ('1 text', '12000 texts', '0 texts')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -36,13 +36,14 @@ def require_local(path: str | os.PathLike[str]) -> None:
         named = "What was given" if re.search(r"[@?\s]", shown) else repr(shown)
         raise ConfigError(
             f"{named} is an address, not a path on this machine.",
-            "Give a local path: only tables are read from elsewhere (s3://, gs:// and abfs://), as text and not as a "
-            "Path; copy results there afterwards.",
+            "Give a local path, and copy results there afterwards. Only tables can be read from addresses (s3://, "
+            "gs://, abfs://), given as a string and not as a Path.",
         )
 
 
 def require_path(path: str | os.PathLike[str]) -> str:
-    """Return a path as it was typed. Raises ConfigError, without quoting it, for a value that can only be a text."""
+    """Return a path as it was typed. Raises ConfigError, without quoting it, for a value that can only be private
+    text."""
     shown = os.fsdecode(path) if isinstance(path, (str, os.PathLike)) else ""
     parts = Path(shown).parts or ("",)
     wordy = len(parts[-1].split()) > _MOST_WORDS and not os.path.lexists(shown)
@@ -76,7 +77,7 @@ def require_inside(root: Path, part: Path) -> None:
 
 @contextmanager
 def atomic_file(path: Path, *, mode: int = SHARED_MODE) -> Iterator[BinaryIO]:
-    """Open a new file that replaces ``path``, synced to disk, once the block ends without an exception.
+    """Open a new file that replaces ``path`` when the block ends without an exception; it is synced to disk first.
 
     ``mode`` is its permissions before the umask. ConfigError if ``path`` is an address.
     """

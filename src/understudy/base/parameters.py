@@ -61,7 +61,7 @@ are voted on, so a resumed run may change it without a charge."""
 
 
 def kinds_of(field: FieldInfo) -> list[Any]:
-    """Return the allowed types of its value, other than None."""
+    """Return the types that a field's value may have, other than None."""
     union = get_origin(field.annotation) in (Union, UnionType)
     return [kind for kind in (get_args(field.annotation) if union else (field.annotation,)) if kind is not NoneType]
 
@@ -119,7 +119,7 @@ class Parameters(BaseModel):
         return {name: field for name, field in cls.model_fields.items() if _NO_FLAG not in field.metadata}
 
     def part(self, group: type[_Group], **others: Any) -> _Group:
-        """Return the fields of one group as that group's model; keyword arguments replace or add values."""
+        """Return the fields of one group as a model of that group. Keyword arguments replace or add values."""
         return group(**{name: getattr(self, name) for name in group.model_fields if name not in others}, **others)
 
     @classmethod

@@ -22,7 +22,7 @@ _DIGITS = 300  # a float can represent numbers of this length
 
 
 class Form(BaseModel):
-    """The contents of a part of such a file: every field of exactly its type. Unknown fields are ignored."""
+    """A part of an untrusted JSON file: every field must have exactly its type. Unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
@@ -33,7 +33,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def read_form(kind: type[T], fields: Mapping[str, Any], *, strict: bool = True) -> T:
-    """Return the dataclass with the fields of a JSON object, each of exactly its type; ValueError if one is not."""
+    """Make a dataclass from the fields of a JSON object, each of exactly its type; ValueError if one is not."""
     of: Any = kind
     found: T = _adapter(of).validate_json(json.dumps(fields), strict=strict)
     return found
@@ -79,7 +79,7 @@ def depth_within(value: Any, most: int) -> bool:
 
 
 def members(item: dict[str, Any] | list[Any]) -> Iterable[Any]:
-    """Return the values in an object or a list of JSON."""
+    """Return the values of a JSON object or list."""
     return item.values() if isinstance(item, dict) else item
 
 
@@ -97,9 +97,9 @@ def leaves(value: Any, *, everything: bool = False) -> Iterator[str]:
 
 
 def said(text: str, *, everything: bool = False) -> list[str]:
-    """Return the content of a text. For JSON (an object or a list) these are its strings and numbers, and those of JSON
-    within its strings, without JSON's escapes, which would become parts of words; any other text stays as it is. An
-    escape may be half a character, which embedders and encodings reject: U+FFFD replaces it.
+    """Return the content of a text. For JSON (an object or a list) this is its strings and numbers, also those of JSON
+    inside its strings, without JSON's escapes, which would become parts of words. Any other text is unchanged. A half
+    of a surrogate pair becomes U+FFFD.
 
     ``everything`` adds keys, true, false and null, and all values of a repeated key.
     """

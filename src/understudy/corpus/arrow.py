@@ -92,12 +92,12 @@ def _longest_value(stream: IO[bytes], chunk: Any) -> int:
 
 
 def table_cells(table: pa.Table, columns: Sequence[str]) -> Iterator[tuple[int, Sequence[object]]]:
-    """Yield the rows of a table in memory likewise."""
+    """Yield the rows of a table in memory, as :func:`parquet_cells` does for a file."""
     yield from _cells(table.select(list(columns)).to_batches(BATCH_ROWS), columns)
 
 
 def whole(rows: Iterator[tuple[int, Sequence[object]]]) -> Iterator[Row]:
-    """Yield the rows, with a BadRow in place of each row that contains one."""
+    """Yield the rows; a row that contains a bad cell is replaced by its BadRow."""
     for number, cells in rows:
         yield number, next((cell for cell in cells if isinstance(cell, BadRow)), cells)
 
@@ -121,7 +121,7 @@ def with_strings(types: pa.Schema, columns: Iterable[str]) -> pa.Schema:
 
 
 class ColumnTypes(NamedTuple):
-    """The types of the label and the owner column. None: there is no such column, or each cell has its own type.
+    """The Arrow types of the label and owner columns; None if there is no such column, or each cell has its own type.
 
     Decimals of owners keep their width: one number may be two different ones in single and double precision.
     """
@@ -304,8 +304,7 @@ def frame_dtypes(source: Any) -> dict[str, str]:
 
 
 def column_names(types: pa.Schema) -> list[str]:
-    """Return the names of columns, without those of an index of pandas that has none: it is there only if rows were
-    taken out."""
+    """Return the names of columns, without that of an unnamed pandas index, which exists only if rows were removed."""
     return [name for name in types.names if not re.fullmatch("__index_level_[0-9]+__", name)]
 
 
@@ -315,8 +314,8 @@ that is not a date makes strings of dates, and one that is larger or finer than 
 
 
 def stated(dtypes: Mapping[str, str], types: pa.Schema, dates: Collection[str]) -> tuple[dict[str, str], pa.Schema]:
-    """Return the dtypes and types that do not depend on the values of a frame of pandas: of categories not what they
-    are, and of ``dates`` one type for all."""
+    """Return the dtypes and Arrow types of a pandas frame that do not depend on its values: no category names, and one
+    type for all ``dates``."""
     chosen = {name for name, kind in dtypes.items() if _BY_VALUES.fullmatch(kind)}
     kept = {name: kind for name, kind in dtypes.items() if name not in chosen}
     known = {each.name: each.type for each in types if each.name in column_names(types)}
@@ -399,7 +398,7 @@ def columns_as_table(columns: Mapping[str, object]) -> pa.Table:
     found = _converted(dict(columns))
     if found is None:
         raise CorpusError(
-            "The mapping is not one from columns to values.",
+            "The mapping does not give a list of values for each column.",
             "Give lists of one length, each with values of one type; or a list with a dict per row.",
         )
     return found.replace_schema_metadata({_INFERRED: b""})

@@ -28,7 +28,7 @@ UNREADABLE = "unreadable file"
 
 
 class BadRow(Enum):
-    """Why a row is left out, or ends the run. Decided from that row alone."""
+    """Reasons why a row is bad (left out, or the end of the run). Each is decided from that row alone."""
 
     EMPTY_TEXT = "empty text"
     TEXT_TYPE = "text is not a string"
@@ -152,8 +152,8 @@ Noted = tuple[str, int | None, str]
 
 
 class BadRowLog:
-    """The bad rows of one pass over the table, stored in ``private_dir`` (None: nowhere); those of a part are added to
-    the list ``noted`` instead.
+    """Collects the bad rows of one pass over the table and stores them in ``private_dir`` (None: nowhere). For a part
+    of a table they are added to the list ``noted`` instead.
 
     A context manager: the files appear when the block ends, replacing those of an earlier pass, which stay if a pass is
     interrupted.

@@ -62,7 +62,8 @@ class BoundedBatch:
     """The parts that a text has, if any."""
 
     def only(self, included: NDArray[np.bool_]) -> BoundedBatch:
-        """Return the records with ``included``, ``Bool[n]``; without hashes, which need all batches."""
+        """Return the records for which ``included`` (``Bool[n]``) is True. The result has no hashes, which need all
+        batches."""
         texts = [text for text, keep in zip(self.texts, included.tolist(), strict=True) if keep]
         cells = None if self.cells is None else self.cells[included]
         labels, shares, units = self.labels[included], self.shares[included], self.units[included]
@@ -87,7 +88,8 @@ class BoundedBatch:
 
     @property
     def weights(self) -> NDArray[np.int64]:
-        """Return what each record adds to a count, in steps of 1/COUNT_GRID: all records of a unit add at most 1."""
+        """Return the weight of each record, in steps of 1/COUNT_GRID. The weights of a unit's records add up to at most
+        1."""
         weights: NDArray[np.int64] = COUNT_GRID // self.shares
         return weights
 
@@ -145,7 +147,7 @@ class BoundedCorpus:
 
     @cached_property
     def _division(self) -> str:
-        """A prefix of this process alone: parts that a killed run kept may be of other rows, or of another machine."""
+        """Return a random prefix of this process: a killed run may have left parts of other rows."""
         return secrets.token_hex(8)
 
     @cached_property
@@ -155,7 +157,7 @@ class BoundedCorpus:
         return shuffled(self.corpus, self.engine, self.scratch, key=self.hash_key)
 
     def said(self, texts: Sequence[str]) -> Sequence[str]:
-        """Return the contents of such texts, as :attr:`BoundedBatch.said`."""
+        """Return the words of texts that are counted, as :attr:`BoundedBatch.said` does."""
         return said_of(texts, self.form, json_records=self.json_records)
 
     def batches(self) -> Iterator[BoundedBatch]:
@@ -220,7 +222,8 @@ class BoundedCorpus:
         return kept
 
     def _record_hashes(self, batch: Batch, met: Counter[bytes]) -> list[int]:
-        """``met``: how often each record came in the batches before; counted on."""
+        """Return a number for each record. ``met`` counts how often each record occurred in earlier batches, and is
+        updated."""
         numbers = []
         for content in _contents_of(batch):
             record = self._digest(content)
@@ -270,7 +273,7 @@ PER_WORKER = 4
 
 @dataclass(frozen=True, repr=False)
 class Part:
-    """Some of a table's records, and a name that tells them from the others'."""
+    """Some of a table's records, with a name that is unique among the parts."""
 
     name: str
     table: _Table
@@ -287,7 +290,7 @@ class Rows:
 
 
 def parts_of(corpus: Corpus, engine: Engine) -> Iterator[Part]:
-    """The table in parts: its pieces, or, where there is one alone, its rows, many together."""
+    """Yield the table in parts for the workers: its files or row groups, or else blocks of rows."""
     pieces = corpus.pieces(PER_WORKER * engine.workers)
     if len(pieces) > 1:
         yield from (Part(f"piece-{number}", piece) for number, piece in enumerate(pieces))
@@ -296,7 +299,7 @@ def parts_of(corpus: Corpus, engine: Engine) -> Iterator[Part]:
 
 
 def _parts_in_memory(corpus: Corpus, engine: Engine) -> Iterator[Part]:
-    """Rows as they are read, twice as many in a part after every round of the workers."""
+    """Yield blocks of rows as they are read; their size doubles after every round of the workers."""
     batches = corpus.batches(_ROWS)
     for number in count():
         together = min(1 << number // (PER_WORKER * engine.workers), _MOST_ROWS // _ROWS)
@@ -307,7 +310,7 @@ def _parts_in_memory(corpus: Corpus, engine: Engine) -> Iterator[Part]:
 
 
 def shuffled(corpus: Corpus, engine: Engine, scratch: Path, *, key: bytes) -> list[Part]:
-    """The table in buckets of owners, by a keyed hash of each. Nobody holds more than a batch meanwhile.
+    """Divide the table into buckets of owners, by a keyed hash of the owner, and return a part for each bucket.
 
     The buckets are private files in ``scratch``, there until that is removed; each is written whole or not at all, so
     that a part may be read, and written, again and again.
@@ -327,7 +330,7 @@ def _file(part: str, bucket: int) -> str:
 
 
 def _write_buckets(part: Part, *, folder: Path, buckets: int, key: bytes) -> str:
-    """Write a part's records to the files of their owners' buckets; the part's name."""
+    """Write a part's records to the files of their owners' buckets, and return the part's name."""
     cells = pa.list_(pa.int32())
     schema = pa.schema([("text", pa.string()), ("label", pa.int32()), ("owner", pa.string()), ("cells", cells)])
     with ExitStack() as files:

@@ -115,10 +115,9 @@ class Corpus:
         return self._batches(self._records(check), batch_size)
 
     def pieces(self, wanted: int) -> list[Corpus]:
-        """Return the table in about ``wanted`` parts, in order, which other processes can read: files, and rows of
-        Parquet files. Only the whole if it cannot be divided. Only :meth:`batches` of the whole stores the numbers of
-        bad rows.
-        """
+        """Return the table divided into about ``wanted`` parts (files, or blocks of Parquet rows) that other processes
+        can read; only the whole if it cannot be divided. Numbers of bad rows are stored only by :meth:`batches` of the
+        whole."""
         found = self._table.pieces(wanted)
         if len(found) < 2:
             return [self]
@@ -186,7 +185,7 @@ class Corpus:
         }
 
     def observe_labels(self) -> None:
-        """Use the labels of the good rows, sorted by their canonical strings, as the label set: one pass."""
+        """Read the label set from the data in one pass: the labels of the good rows, sorted as strings."""
         check = RowCheck(self.schema, max_cell_bytes=self._reading.max_cell_bytes, known=None)
         observed: dict[str, Label] = {}
         for _, label, *_ in self._records(check):
@@ -264,7 +263,7 @@ Record = tuple[str, Label | None, str | None, list[str] | None, tuple[int, ...]]
 
 
 class RowCheck:
-    """Turn the cells of ``schema.columns`` into a Record, or say why not.
+    """Turns the cells of ``schema.columns`` into a Record, or reports why the row is bad.
 
     ``known`` contains the labels; None accepts every label. ``clamped`` counts the values of good rows
     that are beyond their column's range and count as its end.

@@ -56,8 +56,8 @@ def multiset_digest(total: int, key: bytes, person: bytes) -> str:
 
 
 class TextsHash:
-    """The keyed hash of a multiset of texts, in their canonical spelling, and the lowest hashes of their cells. That of
-    several tables is the hash of their sum.
+    """Computes the keyed hash of a multiset of texts in their canonical spelling, and the lowest hashes of the texts'
+    cells. The hash of several tables together is that of their sums.
 
     A cell is a text, or a string in a JSON record or a dialogue, so that a text is recognised together with another
     column. Only its letters and digits are compared, ignoring case, and it is left out if it has no letter: unrelated
@@ -102,7 +102,7 @@ MOST_CELLS = 512
 
 
 class Lowest:
-    """The ``at_most`` lowest of many 64-bit hashes, each once."""
+    """Keeps the ``at_most`` lowest of many 64-bit hashes, without repetition."""
 
     def __init__(self, at_most: int) -> None:
         self._at_most = at_most

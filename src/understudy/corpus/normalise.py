@@ -35,7 +35,8 @@ _INVISIBLE_BLANKS = "\u200b\ufeff\u2800\x1c\x1d\x1e\x1f"
 
 
 def tidy(text: str) -> str:
-    """Put ``text`` in NFKC with ASCII digits, quotes and hyphens, without invisible characters. Case and lines stay."""
+    """Normalise ``text`` to NFKC, with ASCII digits, quotes and hyphens and without invisible characters. Case and line
+    breaks stay."""
     if text.isascii() and not _ASCII_INVISIBLE.search(text):
         return text
     if not _replaced().search(text) and unicodedata.is_normalized("NFKC", text):
@@ -91,7 +92,8 @@ _NUMBER = re.compile(r"\+?(-?)([0-9]+)((?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)")
 
 
 def readings(text: str) -> tuple[str, ...]:
-    """Return the ways to read a text with invisible characters: each by its name, all as nothing, all as blanks.
+    """Return the possible readings of a text with invisible characters: each treated by its kind, all as nothing, and
+    all as blanks. A text without any has one reading.
 
     A text without any has one way. ``Smi`` and ``th`` with a space of no width between them look like one word.
     """
@@ -102,7 +104,7 @@ def readings(text: str) -> tuple[str, ...]:
 
 
 def marked(text: str) -> str:
-    """Return ``text`` with :data:`MARK` in place of each invisible character."""
+    """Return ``text`` with the character :data:`MARK` in place of each invisible character."""
     return _invisible().sub(MARK, text)
 
 

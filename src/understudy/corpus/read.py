@@ -58,7 +58,7 @@ _LISTS = ("text", "record_columns", "secrets")
 
 
 def as_table(source: TableSource, settings: Mapping[str, Any]) -> tuple[TableSource, dict[str, Any]]:
-    """Return a source as a table that can be opened, and the settings of its columns.
+    """Convert a source to a table that can be opened. Return it with the settings of its columns.
 
     A list of strings that are not files, a Series or an array is one column of texts, ``text`` if it is not named.
     A mapping from names to lists is a table of these columns.
@@ -97,7 +97,7 @@ _TO_LIST = ("to_pylist", "to_list", "tolist")
 
 
 def exactly_named(source: object, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a table with columns whose own names have commas as one column each."""
+    """Return the settings, with column names that contain commas recognised as one column."""
     listed = {name: str(each) for name in _LISTS if isinstance(each := settings.get(name), str) and "," in each}
     names: Collection[object] = ()
     if not listed:
@@ -134,7 +134,8 @@ def _open_frame(source: Frame, schema: Schema) -> OpenTable:
 
 
 def _open_dicts(dicts: Sequence[Mapping[str, object]], schema: Schema) -> OpenTable:
-    """A list with a dict per row; a key that is absent is null, but not in all of them."""
+    """Open a list with a dict per row. A key that is absent in some rows is null there; absent in all it is an
+    error."""
     _require_columns((row if isinstance(row, Mapping) else () for row in dicts), schema)
 
     def rows() -> Pass:
@@ -216,7 +217,7 @@ class _Files:
             yield from _named(file.path, self._rows(file, only=only))
 
     def pieces(self, wanted: int) -> Sequence[Callable[[], Pass]]:
-        """A pass for every file, or, of Parquet files, for every so many rows."""
+        """Return the passes that together read all rows: one per file or, for Parquet, one per block of rows."""
         if self.files[0].format != "parquet":
             return [replace(self, files=[file]).rows for file in self.files]
         try:
@@ -231,7 +232,7 @@ class _Files:
         ]
 
     def _rows(self, file: DataFile, *, only: range | None = None) -> Iterator[Row]:
-        """All rows of a file, or of a Parquet file ``only`` these, counted from 0."""
+        """Yield the rows of a file. ``only`` limits a Parquet file to these rows, counted from 0."""
         partitions = dict(file.partitions)
         columns = tuple(column for column in self.schema.columns if column not in partitions)
         if file.format == "parquet":
@@ -247,7 +248,7 @@ class _Files:
                 yield number, cells
 
     def label_type(self) -> LabelType | None:
-        """Check the beginning of every file; return the label column's type, None if each cell has its own."""
+        """Check the first rows of every file. Return the label column's type; None if each cell has its own."""
         in_folders = [set(dict(file.partitions)).intersection(self.schema.columns) for file in self.files]
         if any(columns != in_folders[0] for columns in in_folders):
             raise ConfigError(

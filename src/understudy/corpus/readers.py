@@ -36,8 +36,7 @@ LINE_CELLS = 64
 
 
 def undecoded(names: Sequence[object], shown: str, encoding: str) -> CorpusError | None:
-    """Return the error for a header that is not text in its encoding, if it is not: its bytes are then halves of
-    surrogate pairs."""
+    """Return the error for a header that cannot be decoded in the declared encoding; None if it can."""
     if all(str(name).replace("\t", " ").isprintable() for name in names):
         return None
     return CorpusError(
@@ -70,7 +69,7 @@ def header_error(
 
 
 def as_asked(names: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """Return the names of a header, without surrounding blanks unless a name is requested with them."""
+    """Return a header's names, without surrounding blanks unless a requested name has them."""
     return [name if name in columns else name.strip() for name in names]
 
 
@@ -102,7 +101,7 @@ def lines(stream: io.TextIOBase, limit: int) -> Iterator[str | BadRow]:
 
 
 def without_exceptions(rows: Iterator[tuple[int, T]], shown: str) -> Iterator[tuple[int, T | CorpusError]]:
-    """Yield the same rows; an exception of a decoder becomes a last row, with a CorpusError that quotes nothing."""
+    """Yield the same rows. If a decoder raises, yield a last row with a CorpusError that quotes nothing."""
     number = 0
     try:
         for number, cells in rows:

@@ -89,7 +89,7 @@ class Schema:
 
     @property
     def clamps(self) -> bool:
-        """Return whether some column's values beyond its range count as its ends."""
+        """Return whether any column counts values beyond its range as the nearest end."""
         return any(column.clamps for column in (*self.crossed, *self.typed))
 
     @cached_property
@@ -99,7 +99,7 @@ class Schema:
 
 
 def require_told(form: TextForm, columns: Sequence[Column], *, crossed: Sequence[Column]) -> None:
-    """Check that typed columns that are computed from a dialogue are declared as such; ``crossed`` make the label."""
+    """Check that typed columns computed from a dialogue are declared as such; none of them may be in ``crossed``."""
     told = {column.name: column for column in columns if column.name in form.told}
     for name in (column.name for column in columns if form.roles and column.name not in told):
         kind, dot, of = name.partition(".")

@@ -62,7 +62,8 @@ MAX_BAD_ROWS = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How a table is read, apart from the meaning of its columns: see :func:`understudy.corpus.read_corpus`."""
+    """Settings of how a table is read, other than the meaning of its columns; see
+    :func:`understudy.corpus.read_corpus`."""
 
     format: str | None = None
     delimiter: str | None = None
@@ -124,13 +125,13 @@ class DataFile:
         return None if self.store is None else file_system(self.store)
 
     def open_stored(self) -> IO[bytes]:
-        """Open for reading as it is stored, at any place."""
+        """Open the file for reading as it is stored (perhaps compressed), with random access."""
         if self.store is None:
             return Path(self.path).open("rb")
         return cast("IO[bytes]", self.file_system.open_input_file(self.path))
 
     def open(self) -> IO[bytes]:
-        """Open for reading, decompressed."""
+        """Open the file for reading, decompressed."""
         stored: Any = self.path
         if (
             self.store is not None
@@ -183,7 +184,8 @@ def _has_ending(name: str) -> bool:
 
 
 def quoted(path: str, otherwise: str) -> str:
-    """Return a path for a message; ``otherwise`` if the value may be a text and not a path."""
+    """Return a path as it may be quoted in a message; ``otherwise`` if the value may be private text instead of a
+    path."""
     one = not re.search(r"\s", path) or (len(path.split()) <= _FEW_BLANKS + 1 and _has_ending(path))
     return repr(path) if one and len(path) <= _MOST_SHOWN and path.isprintable() else otherwise
 

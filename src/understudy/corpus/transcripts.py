@@ -27,7 +27,7 @@ from understudy.schema.transcript import (
 
 
 def transcript(form: TextForm, cells: Sequence[object]) -> str | BadRow:
-    """Return the text of a row.
+    """Build the transcript (the text) of a row from its cells; return a BadRow if they are invalid.
 
     A missing field is empty. A dialogue's turns have a role and a content, an act and calls of tools if these are
     declared, and no other key with a value.
@@ -114,8 +114,8 @@ def _calls(form: TextForm, role: str, cell: object) -> list[Part] | BadRow:
 
 
 def arguments_line(cell: object) -> str | None:
-    """Return the arguments of a call, which are JSON or an object, in one spelling for both (:func:`json_line`: in
-    Parquet every call has the keys of all others, in its own order); None if they are neither."""
+    """Return the arguments of a call, given as JSON or as an object, in one canonical line; None if they are
+    neither."""
     if isinstance(cell, Mapping):
         try:
             cell = json.dumps(_with_values(cell), ensure_ascii=False, allow_nan=False)

@@ -134,7 +134,7 @@ class VerifiedCorpus(Corpus):
         self._expected = expected
 
     def pieces(self, wanted: int) -> list[Corpus]:
-        """Return the verified pieces with known contents, whatever number is wanted."""
+        """Return the verified parts whose contents are known; ``wanted`` is ignored."""
         del wanted
         if len(self._expected.pieces) == 1:
             return [self]

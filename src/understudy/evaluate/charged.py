@@ -109,7 +109,7 @@ class MetricCounts(Query[BoundedBatch]):
         return Sensitivity.of_counts(self.blocks, grid=self.grid)
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        """Return counts in steps of 1/``grid``."""
+        """Return the counts of one batch, in steps of 1/``grid``."""
         counts = np.zeros(self.shape, dtype=np.int64)
         weights = int(self.grid) // batch.shares
         np.add.at(counts, batch.labels, weights)
@@ -219,12 +219,12 @@ def _value(
 
 @dataclass(frozen=True)
 class ChargedMetrics:
-    """The metrics to release of a private table, and their conditions.
+    """The metrics of a private table that are to be released, and the conditions of the charge.
 
     Args:
         unit: the privacy unit that the dataset was opened with.
         epsilon: the cost of the metrics (pure, delta 0).
-        named: whether the user named the dataset; otherwise the statement of the synthetic texts did.
+        named: True if the user named the dataset; False if its name is from the statement of the synthetic texts.
         ledger: id of the ledger in which the synthetic texts' run charged this dataset; None if unknown.
     """
 
@@ -330,8 +330,8 @@ def release_metrics(
     engine: Engine | None,
     listener: Listener,
 ) -> ReleasedMetrics:
-    """Charge, count, add noise, and write ``release/metrics.json``. A repeated call uses the stored counts, which are
-    in ``private/metrics``.
+    """Charge the ledger, count, add noise, and write ``release/metrics.json``. A repeated call uses the stored counts,
+    which are in ``private/metrics``.
 
     Args:
         synthetic: released texts, on which the classifiers are trained.

@@ -68,7 +68,8 @@ _MAKE = "Make it again with `understudy generate`."
 
 @contextmanager
 def readable(table: Path, too_large: str = "cannot be read.", instead: str = _MAKE) -> Iterator[None]:
-    """Turn any error of a damaged table into one of ours, and that of a too large table into its own."""
+    """Convert errors while a damaged table is read, or one that is too large, to a ConfigError that says which it
+    is."""
     try:
         yield
     except TooLarge:
@@ -140,7 +141,8 @@ def _read_file(
 
 
 def as_in(table: Path, schema: PublicSchema, columns: Sequence[Column]) -> list[Column]:
-    """Typed columns with the values of a synthetic table's file: if it has text, written as in the private table."""
+    """Return typed columns that read a synthetic table's file: in a text file, values are written as in the private
+    table."""
     as_source = table.suffix != ".parquet" and table.suffix[1:] == schema.layout.format
     return [each if as_source or schema.layout.is_text(each.name) else each.plain for each in columns]
 
@@ -249,7 +251,7 @@ class SyntheticText:
 
     @property
     def bare(self) -> bool:
-        """Whether it consists of its phrases only, as without a language model."""
+        """Return whether the text is only its phrases, as written without a language model."""
         return bool(self.phrases) and self.text == ", ".join(self.phrases)
 
 
@@ -284,7 +286,7 @@ def first_rows(release: Path, count: int = 5) -> list[list[str]]:
 
 
 def provenances(release: Path, places: Collection[int]) -> dict[int, dict[str, Any]]:
-    """Return the origins of some rows of the synthetic table in a shareable folder, by their index from 0."""
+    """Return the provenance of some rows of the synthetic table in a shareable folder, by row index from 0."""
     path = find_table(release)
     if path is None or not places:
         return {}
@@ -294,8 +296,7 @@ def provenances(release: Path, places: Collection[int]) -> dict[int, dict[str, A
 
 
 def origins(table: Path) -> set[tuple[str, bool]]:
-    """Return the Releases that the rows of a synthetic table name as their origin (empty if a row names none), each
-    with whether it promises anything."""
+    """Return the digests of the Releases that a synthetic table's rows name, each with whether it promises privacy."""
     found = [provenance_of(row) for row in read_rows(table)]
     return {(str(known.get("release", "")), "stamp" not in known) for known in found}
 
@@ -389,7 +390,8 @@ def _cells(row: Mapping[str, Any], columns: Sequence[Column]) -> tuple[int, ...]
 
 
 def provenance_of(row: Row) -> dict[str, Any]:
-    """Return a row's provenance of its text; raise ValueError if it cannot be read."""
+    """Parse the JSON object in the provenance column of a row ({} if it is empty): how its text was written. Raises
+    ValueError if it is not JSON or too long."""
     written = row.provenance
     if not written:
         return {}

@@ -71,7 +71,7 @@ def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
 
 
 class Named(NamedTuple):
-    """Possible names of a table's columns: those of the text, and its label's, or those that form the label."""
+    """Candidate names of a table's columns: those of the text, and that of the label or those that form it."""
 
     texts: tuple[str, ...]
     label: str | None = None
@@ -93,7 +93,7 @@ def _written(schema: PublicSchema | None, table: Path | None = None) -> Named:
 
 
 def open_table(source: TableSource, columns: Sequence[Named], typed: Sequence[Column] = (), **reading: Any) -> Corpus:
-    """Opens a table whose column names are unknown.
+    """Open a table whose column names are unknown: try each of ``columns`` in turn.
 
     Args:
         columns: to try, in turn.
@@ -152,7 +152,7 @@ Table = Corpus | Result | TableSource
 
 @dataclass(frozen=True)
 class Made:
-    """The synthetic side: its table, and its folder's information.
+    """The synthetic table of an evaluation, and what its output folder says about it.
 
     Args:
         file: the table's, in an output folder.
@@ -175,7 +175,7 @@ class Made:
 
 
 def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema | None = None) -> Made:
-    """Open the synthetic side, with the typed columns of the real table.
+    """Open the synthetic table of an evaluation, with the typed columns of the real table.
 
     Args:
         declared: of the real table, if that is open.
@@ -425,7 +425,7 @@ def open_real(real: Table, config: EvaluationConfig, private: Path | None) -> Co
 
 
 def reopened(corpus: Corpus, source: Corpus | TableSource, config: EvaluationConfig) -> Corpus:
-    """Return another table with the columns of the real one, and no owners."""
+    """Return another table, read with the columns of the real one but without owners."""
     if isinstance(source, Corpus):
         return source
     schema = corpus.schema

@@ -21,7 +21,7 @@ from understudy.privacy.unit import Unit
 
 
 def rule_for(cap: Budget | SecretBudget, unit: Unit, rule: str | None) -> CrossRunRule:
-    """Return how runs under this cap compose: ``rule``, if it is allowed; else a ConfigError."""
+    """Return the rule by which runs under this cap compose; ConfigError if ``rule`` is not allowed for it."""
     require_budget_of(unit, cap)
     if rule not in (None, "basic", "rdp"):
         raise ConfigError(f"There is no rule {rule!r} of composition over runs.", "Use basic or rdp.")
@@ -72,7 +72,7 @@ def raising(name: str, cap: Budget | SecretBudget, to: Budget | SecretBudget | N
 
 
 def first_cap(name: str, cap: Budget | SecretBudget) -> str:
-    """Return in words how a dataset's first run sets its cap, before it is charged."""
+    """Return the message that a dataset's first run sets its cap."""
     twice = Budget.of(2 * cap.epsilon, min(2 * cap.delta, Fraction(1, 2))) if isinstance(cap, Budget) else None
     return (
         f"This run sets the cap of dataset {name!r} to {cap}: all runs on it together may spend no more. "
@@ -80,16 +80,21 @@ def first_cap(name: str, cap: Budget | SecretBudget) -> str:
     )
 
 
-def not_opened(name: str, unit: Unit) -> LedgerError:
-    require_name(name)  # so that the message only quotes a name
+def opening(name: str, unit: Unit) -> str:
+    """Return the command that opens a dataset for runs with this unit."""
     flags = {
         "record": "--epsilon E --delta D",
         "owner": f"--owner {shlex.quote(unit.column or '')} --epsilon E --delta D",
         "secret": "--secret-detectors ... --max-records-per-secret M --secret-prior P --secret-posterior R",
-    }[unit.kind]
+    }
+    return f"understudy ledger open {name} {flags[unit.kind]}"
+
+
+def not_opened(name: str, unit: Unit) -> LedgerError:
+    require_name(name)  # so that the message only quotes a name
     return LedgerError(
         f"The ledger is strict, and has no dataset {name!r}: a run cannot open one.",
-        f"Name one that is open (--dataset NAME), or open it with a cap: understudy ledger open {name} {flags}",
+        f"Name one that is open (--dataset NAME), or open it with a cap: {opening(name, unit)}",
     )
 
 
@@ -122,13 +127,16 @@ def remaining(dataset: Dataset, spent: Budget | SecretBudget | None) -> Budget |
 
 
 def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) -> bool:
-    """Return True if the plan may be booked now, False if this run is booked already; raises as ``Ledger.check``."""
+    """Check that a plan may be charged. Return True if it may be booked now, False if this run is booked already."""
     dataset = rows.require(connection, name)
     if plan.unit.name != dataset.unit.name:
         column, unit = dataset.unit.column, dataset.unit.name
+        cure = f"{f'Run with --owner {column}' if column else f'Protect one {unit}'}, as the dataset was opened."
+        if not _spendings(connection, dataset):
+            cure += f" Or, because nothing was charged to it yet, open another: {opening('NEW', plan.unit)}"
         raise LedgerError(
             f"Dataset {name!r} protects one {unit}, this run one {plan.unit.name}: their budgets cannot be added.",
-            f"Run with {f'--owner {column}' if column else f'the unit {unit}'}, as the dataset was opened.",
+            cure,
         )
     if run_id is not None and (booked := rows.booked(connection, run_id)) is not None:
         owner, entry = booked

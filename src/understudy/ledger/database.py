@@ -63,7 +63,8 @@ class Database:
         return self._transaction(write=False)
 
     def write(self, *, create: bool = False) -> AbstractContextManager[sa.Connection]:
-        """Run the only writing transaction at its time; it is committed and synced at the end, undone on any error.
+        """Run a transaction that may write; only one runs at a time. It is committed and synced at the end, and rolled
+        back on any error.
 
         ``create`` makes the file if it is missing.
         """
@@ -183,7 +184,7 @@ class StillLocked(Exception):
 
 
 class OpenFile:
-    """The descriptors of one file in this process, and the lock that its threads share."""
+    """The open descriptors of one file in this process, and the lock that the process's threads share."""
 
     def __init__(self) -> None:
         self.descriptors: list[int] = []

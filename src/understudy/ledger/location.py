@@ -57,7 +57,8 @@ def drive_type(mounts: Iterable[tuple[str, str]], path: PurePath) -> str:
 
 
 def drive_type_of(path: Path) -> str:
-    """Return :func:`drive_type` by this machine's mounts; ``unc`` for a UNC path (``//server/share``)."""
+    """Return the type of the file system that holds the path, such as ``ext4`` or ``nfs``, as this machine mounts it;
+    ``unc`` for a UNC path (``//server/share``)."""
     path = path.resolve()
     if path.as_posix().startswith("//"):
         return "unc"

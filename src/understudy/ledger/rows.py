@@ -212,7 +212,7 @@ def entry_number(connection: sa.Connection, run_id: str) -> int:
 
 
 def drawn(connection: sa.Connection, run_id: str, name: str | None = None) -> dict[str, str]:
-    """Return the digests of the run's used values, by name: all, or that of one (a run may have thousands)."""
+    """Return the digests of a run's used values, by name; with ``name``, only that of one value."""
     wanted = sa.select(draws.c.name, draws.c.digest).where(draws.c.run_id == run_id)
     if name is not None:
         wanted = wanted.where(draws.c.name == name)

@@ -29,7 +29,7 @@ def damaged() -> LedgerError:
 
 @contextmanager
 def reading_fields() -> Iterator[None]:
-    """Turn every error while stored fields are read into that one LedgerError.
+    """Convert every error while stored fields are read to one LedgerError for a damaged ledger.
 
     The usual validator would blame an option that the user never gave, and quote the field.
     """
@@ -76,7 +76,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a dataset's history: a run that was charged, or a cap that was raised.
+    """One entry in a dataset's history: a run that was charged, or a cap that was raised.
 
     Args:
         cost: the spending of the run; None for a raised cap, as are the run's id, method and unit.
@@ -136,7 +136,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Balance:
-    """A dataset's account after one entry.
+    """A dataset's spending and cap after one entry of its history.
 
     Args:
         spent: by all runs up to it, composed by the dataset's rule at its present cap; None if nothing is spent.
@@ -224,7 +224,7 @@ class Sketch:
 
 
 def numbers(budget: Budget | SecretBudget | None, *, left: bool = False) -> tuple[str, str] | None:
-    """Return epsilon and delta, or prior and posterior, in six digits; None for no budget.
+    """Return epsilon and delta (or prior and posterior) in six digits for display; None for no budget.
 
     Args:
         left: whether it is a remaining budget, which is rounded down; spending is rounded up. (The prior of a secret is

@@ -22,7 +22,8 @@ HEADS = ("dataset", "unit", "rule", "cap", "spent", "remaining")
 
 @dataclass(frozen=True)
 class Account:
-    """A dataset, the spent part of its cap (None: nothing), and the rest (None: nothing, or it depends on the run)."""
+    """A dataset with its spent and remaining budget (``spent`` is None if nothing is spent; ``remaining`` is None if
+    nothing is left, or if it depends on the next run)."""
 
     dataset: Dataset
     spent: Budget | SecretBudget | None

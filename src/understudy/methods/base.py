@@ -80,7 +80,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Preparation:
-    """What a method may use before anything is charged.
+    """The parts of a run that a method may use before anything is charged.
 
     Args:
         embedder, model: if the method needs one (:func:`needed`); ``dimension`` is that of the embedder's vectors.
@@ -122,7 +122,7 @@ class Door(Protocol):
 
 @dataclass(frozen=True)
 class ReleaseTools(Preparation):
-    """What a release may use in addition to the corpus. Its functions forward to the ``door``.
+    """What a method's ``release`` may use besides the corpus. The methods of this class call the ``door``.
 
     Args:
         door: charges, adds noise, stores values, and has the ledger seal them.
@@ -131,9 +131,10 @@ class ReleaseTools(Preparation):
         prepared: what :meth:`Method.prepare` returned.
         scratch: a private folder of this run and these data (it may not exist yet), for what does not fit into memory;
             removed at the end.
-        note: records what only the private side may know, such as times; kept in the private folder.
-        rows: rows sampled from the released columns, for the part of the release with these numbers; the same at every
-            call. None without typed columns, or if the method does not declare that it needs them.
+        note: writes an entry to ``private/diary.jsonl``, such as how long something took.
+        rows: returns, for numbers that name a part of the release (such as a label and a batch), the source of that
+            part's rows: typed columns, sampled from their released distribution. Equal numbers give equal rows. None
+            without typed columns, or if the method does not declare ``Needs.rows``.
     """
 
     door: Door = field(kw_only=True)
@@ -150,21 +151,23 @@ class ReleaseTools(Preparation):
         return self.door.measure(name, query, data, rates=rates)
 
     def open(self, name: str) -> Any:
-        """Pay the charge ``name``, for values that are made in parts."""
+        """Open the charge ``name``, whose values are made in parts. Return the object that makes them, which depends on
+        the charge's mechanism."""
         return self.door.open(name)
 
     def seal(self, name: str, make: Callable[[], Arrays]) -> SealedValue:
-        """Return the value ``CHARGE/PART``: the stored one, or what ``make`` returns, stored and sealed before it is
-        used. Several threads may call it at once."""
+        """Return the value named ``CHARGE/PART``: the stored one or, if there is none, the result of ``make``, which is
+        stored and sealed first. Several threads may call this at once."""
         return self.door.seal(name, make)
 
     def keep(self, name: str, make: Callable[[], Arrays]) -> Arrays:
-        """Store something public, or made from sealed values, that a resumed run must find unchanged."""
+        """Return public data, or data made from sealed values, that a resumed run must find unchanged. ``make`` is
+        called once, and its result stored."""
         return self.door.keep(name, make)
 
     def require_same(self, name: str, sha256: str) -> None:
-        """Check that a public input is the one that the run began with: stored values are indexed by it. Raises
-        ResumeError if it is not: another version of a package may have another list, for example."""
+        """Check that a public input is the one that the run began with, because stored values are indexed by it. Raises
+        ResumeError if it is not (for instance, a new version of a package has another list)."""
         kept = self.keep(f"public {name}", lambda: {"sha256": np.frombuffer(bytes.fromhex(sha256), dtype=np.uint8)})
         if kept["sha256"].tobytes().hex() != sha256:
             raise ResumeError(
@@ -238,19 +241,19 @@ class Method(ABC):
             cls.parameters = next(own, Parameters)
 
     def fitted(self, expected_records: int, labels: int) -> Mapping[str, Any]:
-        """Suggest parameters that the user did not give, from public facts: the declared corpus size and the number of
-        labels. They become the run's, also when it is resumed."""
+        """Return parameters that the user did not give, derived from public facts: the declared corpus size and the
+        number of labels. A resumed run keeps them."""
         return {}
 
     @property
     def alone(self) -> tuple[str, str] | None:
-        """What the method promises that would not hold for a guide or columns released with it, and what to do then;
-        None if they can be."""
+        """Return which promise of the method would not hold for a guide or columns released with it, and what to do
+        then; None if they can be released with it."""
         return None
 
     @abstractmethod
     def plan(self, budget: Budget, facts: PublicFacts) -> Plan:
-        """Return all charges, before a private record is read. :meth:`plan_of` makes the plan of noisy sums.
+        """Plan all charges, before a private record is read. :meth:`plan_of` does this for noisy sums.
 
         If the method ``protects_secrets``, ``budget`` may be a :class:`~understudy.privacy.guarantee.SecretBudget`.
         Raises ConfigError if the budget or the parameters cannot be planned with.
@@ -268,7 +271,8 @@ class Method(ABC):
 
     @abstractmethod
     def release(self, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-        """Read private records, through ``tools``. No other code of a method does."""
+        """Read the private records through ``tools``, and return the content of the Release. Nothing else in a method
+        reads them."""
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
         """Return ``counts[label]`` records of each label, without a text if none could be generated. Post-processing.
@@ -280,7 +284,7 @@ class Method(ABC):
         return usual.generate(release, counts, tools, holds_texts=self.needs.holds_texts)
 
     def prepare(self, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Any:  # noqa: B027 - optional
-        """Do, before anything is charged, whatever else could fail and depends on public facts only.
+        """Do everything that could fail and depends on public facts only, before anything is charged.
 
         ``corpus`` is there to check rules of the schema, and to read records that are declared public. The result is
         the ``prepared`` of :class:`ReleaseTools`. Raises ConfigError, CorpusError or ModelError if a later step would
@@ -298,7 +302,8 @@ class Method(ABC):
         return CallEstimate.of_phrases(counts, writing, template)
 
     def contents(self, release: Release) -> Contents | None:
-        """Describe a Release of this method and these parameters; with None it is not checked when loaded."""
+        """Describe the content of a Release of this method and these parameters. If this returns None, a loaded Release
+        is not checked."""
         return None
 
     def available(self, release: Release) -> Sequence[int] | None:
@@ -307,12 +312,12 @@ class Method(ABC):
 
     @property
     def knows_how_many(self) -> bool:
-        """Whether a Release of this method states its number of records, so that the user need not."""
+        """Return whether a Release of this method states its number of records, so that the user need not."""
         return self.needs.holds_texts and (self.is_usual or type(self).available is not Method.available)
 
     @property
     def is_usual(self) -> bool:
-        """Whether texts are made as :meth:`generate` does by default."""
+        """Return whether texts are made as :meth:`generate` does by default."""
         return type(self).generate is Method.generate
 
     def label_weights(self, release: Release) -> Sequence[float] | None:
@@ -321,7 +326,7 @@ class Method(ABC):
 
     @property
     def counts_labels(self) -> bool:
-        """Whether a Release of these parameters estimates each label's number of records (:meth:`label_counts`)."""
+        """Return whether a Release estimates each label's number of records (:meth:`label_counts`)."""
         return type(self).label_counts is not Method.label_counts
 
     def label_counts(self, release: Release) -> tuple[Sequence[float], float] | None:
@@ -335,6 +340,6 @@ class Method(ABC):
         return None
 
     def dump(self) -> dict[str, Any]:
-        """Return the parameters as JSON."""
+        """Return the parameters as JSON values."""
         assert isinstance(self, Parameters)
         return self.model_dump(mode="json")

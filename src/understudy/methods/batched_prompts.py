@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 
 def label_prompts(parameters: TextParameters, found: Preparation, columns: Sequence[Column] = ()) -> LabelPrompts:
-    """As :func:`~understudy.methods.shared.decoding.prompting.build_prompts`."""
+    """Build each label's prompts (see :func:`~understudy.methods.shared.decoding.prompting.build_prompts`)."""
     prompts, model, names, keys = needed(found.prompts), needed(found.model), found.labels.names, found.record_columns
     return build_prompts(parameters, prompts, model, label_names=names, record_columns=keys, columns=columns)
 
 
 def with_cells(records: BoundedBatch, columns: Sequence[Column]) -> Sequence[str]:
-    """Return each text after the cells of its row, if there are typed columns. Private."""
+    """Return each text preceded by the cells of its row, if there are typed columns. Private."""
     if not columns or records.cells is None:
         return records.texts
     rows = zip(records.cells.tolist(), records.texts, strict=True)
@@ -35,8 +35,8 @@ def with_cells(records: BoundedBatch, columns: Sequence[Column]) -> Sequence[str
 
 @dataclass(repr=False)
 class Batch:
-    """The rows of one batch: their own tokens (4 bytes each, and about 120 per row), and the number of rows of each
-    row's unit. Private; its ``repr`` shows nothing."""
+    """The token rows of one batch, and for each the number of rows of its unit. Memory: 4 bytes per token and about 120
+    per row. Private; its ``repr`` shows nothing."""
 
     rows: list[Sequence[int]] = field(default_factory=list)
     shares: list[int] = field(default_factory=list)
@@ -44,7 +44,8 @@ class Batch:
 
 @dataclass(repr=False)
 class Batches:
-    """Every batch of every label, empty ones too; ``cut`` texts were too long. Private; its ``repr`` shows nothing."""
+    """All batches of all labels, including empty ones. ``cut`` counts the texts that were too long. Private; its
+    ``repr`` shows nothing."""
 
     of_label: list[list[Batch]]
     cut: int = 0
@@ -79,7 +80,7 @@ def sort_into_batches(
 
 @dataclass
 class Decoded:
-    """A text being decoded: its tokens, and which of them were chosen with noise."""
+    """A text while it is decoded: its tokens, and which of them were chosen with noise."""
 
     text: OpenText
     tokens: list[int] = field(default_factory=list)
@@ -94,12 +95,12 @@ class Decoded:
 
     @property
     def whole(self) -> bool:
-        """Whether it ended by itself, rather than because no tokens were left."""
+        """Return whether the text ended by itself; False if its tokens ran out."""
         return self.text.ended not in (None, "length")
 
 
 class Stop:
-    """Stops the workers of a run."""
+    """A signal that stops the worker threads of a run."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
@@ -125,8 +126,8 @@ def run_together(
     stop: Stop,
     done: Callable[[T], None] = lambda _result: None,
 ) -> list[T]:
-    """Return the results of ``tasks``, in order, with at most ``most`` running at once. ``done`` is called with each
-    result as it arrives, in this thread. Raises the first error of a task, after the others have ended."""
+    """Run ``tasks`` in threads, at most ``most`` at once, and return their results in order. ``done`` is called in this
+    thread with each result as it arrives. The first error of a task is raised after the others have ended."""
     pool = worker_pool(device, most=most)
     try:
         running = [pool.submit(task) for task in tasks]

@@ -21,7 +21,7 @@ _CHARACTERS_PER_TOKEN = 3
 
 @dataclass(frozen=True)
 class PublicFacts:
-    """What a plan may depend on: nothing private.
+    """Everything that a plan may depend on; nothing in it is private.
 
     Args:
         expected_records: the corpus size that the user declares; for the forecast, and to sample what a guide embeds.
@@ -88,7 +88,8 @@ _PHRASES = 10
 
 @dataclass(frozen=True)
 class CallEstimate:
-    """Calls of a language model (``most`` if repairs may be fewer), and the characters of a prompt, about."""
+    """The expected number of calls of a language model (an upper limit if ``most``), and the length of a prompt in
+    characters."""
 
     calls: int
     characters: int

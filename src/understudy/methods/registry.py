@@ -22,7 +22,7 @@ GROUP = "understudy.methods"
 
 
 def method_names() -> list[str]:
-    """Names of the installed methods."""
+    """Return the names of the installed methods."""
     return sorted(_installed(entry_points, tuple(sys.path)))
 
 

@@ -18,7 +18,7 @@ LARGEST = 1e30
 
 @dataclass(frozen=True)
 class Held:
-    """An array of a Release.
+    """Type, shape and range of an array in a Release.
 
     Args:
         shape: each dimension is a number, or a name for any number, the same wherever the name occurs.
@@ -33,7 +33,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Contents:
-    """Everything that a Release of a method contains.
+    """The expected content of a Release of a method: its charges, arrays, strings, terms and public inputs.
 
     Args:
         strings: lists of strings by name, and how many each has; None for any number.
@@ -52,7 +52,7 @@ class Contents:
         strings: Mapping[str, int | None] = MappingProxyType({}),
         public_inputs: tuple[str, ...] = (),
     ) -> Contents:
-        """Return the contents of a Release that also contains these."""
+        """Return these contents extended by others."""
         return replace(
             self,
             charges={**self.charges, **charges},

@@ -27,7 +27,7 @@ _LEAST = 1e-9  # least weight of a term, so that there are enough to sample from
 
 
 def plan_sums(name: str, budget: Budget, facts: PublicFacts, sums: Mapping[str, tuple[QuerySpec, float, str]]) -> Plan:
-    """Return the plan of noisy sums: query, share of the budget (any scale) and purpose of each, by its charge's name.
+    """Plan noisy sums. ``sums`` maps the name of each charge to its query, share of the budget (any scale) and purpose.
 
     The noise is Gaussian; it is Laplace noise if the budget has no delta and every query states an L1 sensitivity.
     """
@@ -72,7 +72,7 @@ def available(release: Release) -> list[int]:
 
 
 def require_held(release: Release, counts: Sequence[int], there: Sequence[int]) -> None:
-    """Raise ReleaseError if more texts are requested than ``there`` are."""
+    """Raise ReleaseError if more texts of a label are requested (``counts``) than the Release contains (``there``)."""
     names = [str(label) for label in release.schema.labels] or ["in all"]
     if any(asked > holds for asked, holds in zip(counts, there, strict=True)):
         held = ", ".join(f"{name} {number}" for name, number in zip(names, there, strict=True))

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from understudy.base.display import plural
 from understudy.base.errors import ModelError
 from understudy.models.connection import Dialect, Failure, read_answer, tried
 from understudy.models.endpoint import STRETCH, WORTH_ADAPTING, EndpointChat, PendingRequest
@@ -122,7 +123,7 @@ class BatchChat:
                 del todo[key]
         if waiting:
             count = sum(map(len, waiting.values()))
-            self.say(f"Going on to wait for {count} requests that were submitted before.")
+            self.say(f"Going on to wait for {plural(count, 'request')} submitted before.")
         return waiting
 
     def _reserve(self, slot: _Slot) -> ModelError | None:
@@ -209,19 +210,20 @@ class _Desk:
         batch = await self._begin(token, file)
         self.jobs.name_batch(token, batch)
         self.say(
-            f"Handed in {lines.count(10)} requests as {batch}; answers come within {BATCH_HOURS} hours. "
+            f"Submitted {plural(lines.count(10), 'request')} as {batch}; answers come within {BATCH_HOURS} hours. "
             "The command may be stopped: the same one goes on waiting, and pays nothing again."
         )
 
     async def name(self, token: str) -> str | None:
-        """Return the endpoint's name of a batch that an earlier process submitted; None if it was never begun."""
+        """Return the endpoint's name of a batch that an earlier process submitted; None if it was never submitted."""
         batch = self.jobs.batch(token)
         if batch is None and (batch := await self._find(token)) is not None:
             self.jobs.name_batch(token, batch)
         return batch
 
     async def results(self, token: str, keys: Sequence[str]) -> dict[str, object] | None:
-        """Return the lines of a batch's files by request, None while it is running; ModelError if it was refused."""
+        """Return the result lines of a batch, by request; None while it is running. Raises ModelError if the endpoint
+        refused the batch."""
         batch = self.jobs.batch(token)
         state = await self._retried(partial(self._get, f"/batches/{batch}"), "the batch could not be read")
         status = state.get("status")
@@ -248,7 +250,7 @@ class _Desk:
         said_at, said = self._said.get(batch, (float("-inf"), None))
         if status != said or now - said_at > _SECONDS_BETWEEN_LINES:
             if isinstance(done, int) and isinstance(total, int) and total:
-                self.say(f"{batch}: {status!s:.20}, {done} of {total} requests answered.")
+                self.say(f"{batch}: {status!s:.20}, {done} of {plural(total, 'request')} answered.")
             self._said[batch] = (now, status)
 
     async def _upload(self, token: str, lines: bytes) -> str:

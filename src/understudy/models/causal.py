@@ -27,7 +27,7 @@ _GPU_BATCHES = 2  # one computes while the other's token is sampled on the host
 
 
 class CausalModel:
-    """A transformers causal model in a local folder that reads private text.
+    """A transformers causal language model in a local folder, used for private text.
 
     It runs in bfloat16 if the processor supports it, else in float32. Several threads may use it at once,
     each with separate contexts.
@@ -90,7 +90,8 @@ class CausalModel:
             self.model_id = f"{self._name}+writer@{self.fingerprint[:12]}"
 
     def becomes(self, fingerprint: str | None) -> bool:
-        """Return whether it is the model of this fingerprint; adds the writer's adapters if it needs them for that."""
+        """Return whether the model has this fingerprint, after adding the writer's adapters if the fingerprint includes
+        them."""
         if fingerprint == fingerprint_with(self.fingerprint):
             self.add_writer()
         return fingerprint == self.fingerprint
@@ -138,7 +139,7 @@ class CausalModel:
         candidates: int | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> Contexts:
-        """Prefill ``prefix + own tokens + suffix`` for every row, the prefix once for all.
+        """Prefill the KV cache with ``prefix + own tokens + suffix`` for every row; the shared prefix is computed once.
 
         The first contexts of a shape check that rows cannot change each other's logits on this device.
 
@@ -177,8 +178,8 @@ class CausalModel:
         )
 
     def rows_at_once(self, batch_size: int) -> int:
-        """Return R for batches of ``batch_size`` expected rows and the public one: equal blocks with room for one more
-        standard deviation. A function of public numbers only."""
+        """Return R, the rows of a block, for batches of about ``batch_size`` rows and the public one: equal blocks with
+        room for one standard deviation more. Depends on public numbers only."""
         expected = batch_size + 1 + math.isqrt(batch_size)
         return whole_rows(math.ceil(expected / math.ceil(expected / _ROWS_AT_ONCE[self.device])))
 
@@ -211,8 +212,8 @@ def _again(folder: Path, name: str, device: str, dtype: str, fingerprint: str) -
 
 
 def whole_rows(rows: int) -> int:
-    """Round the rows of a block up to whole registers: processors compute left-over rows in a different way, and a
-    row's place would show in its last bits."""
+    """Round the number of rows of a block up to whole vector registers. Processors compute left-over rows differently,
+    so a row's last bits would depend on its place."""
     return -(-rows // _REGISTER) * _REGISTER
 
 

@@ -114,7 +114,7 @@ kill loses waiting answers, but a run should not spend more than half of its tim
 
 
 class CachedChat:
-    """A chat model that asks ``model`` only for answers that are not in ``answers``.
+    """A chat model with a cache: it asks ``model`` only for answers that are not stored in ``answers``.
 
     Stored answers are yielded first. A fresh one is stored before it is yielded, ``failed`` ones never;
     identical requests of one call are sent once (``sample`` makes requests differ). Received answers
@@ -213,7 +213,7 @@ class _Batches:
         return self._hand_over()
 
     async def rest(self) -> AsyncIterator[list[tuple[int, Completion]]]:
-        """End the stream; return the items that were not taken, and those that still arrive."""
+        """End the stream. Return the items not yet taken, and those that still arrive."""
         self._pump.cancel()
         while not self._pump.done():
             await asyncio.wait([self._pump], timeout=BATCH_SECONDS)

@@ -33,7 +33,7 @@ environment variables, an organisation, a project and custom headers, which othe
 
 
 def clean_base_url(base_url: str | None, preset: Preset) -> str:
-    """Return the base URL without its last slash; the product's for None. ConfigError if it is not http(s)."""
+    """Return the base URL without its last slash; for None the product's. ConfigError if it is not an HTTP address."""
     if base_url is None and preset.base_url is None:
         raise ConfigError(
             f"{preset.title} has a separate address for each customer, but no base URL is given.",
@@ -173,7 +173,7 @@ _REFUSALS = {
 
 @dataclass(frozen=True)
 class Failure:
-    """A try without an answer. ``reason`` does not quote the request or the response."""
+    """A failed try of a request. ``reason`` quotes neither the request nor the response."""
 
     reason: str
     retry: bool = True  # another try may do better
@@ -189,7 +189,8 @@ class Failure:
 async def attempt(
     client: AsyncOpenAI, body: Mapping[str, Any], *, request: ChatRequest, timeout: float, most: int
 ) -> Answer | Failure:
-    """Send ``body`` once for ``request``, as :func:`tried`; ``most`` characters of the answer are kept."""
+    """Send ``body`` once for ``request``. Return the answer, of which at most ``most`` characters are kept, or the
+    failure."""
     unreadable = "the answer was not a chat completion"
 
     async def answer() -> Answer | Failure:
@@ -206,7 +207,8 @@ async def attempt(
 
 
 async def tried(reply: Awaitable[_Reply], unreadable: str, *, timeout: float) -> _Reply | Failure:
-    """Return the reply to one request, or why there is none within ``timeout`` seconds: ``unreadable`` if invalid.
+    """Wait for the reply to one request. Return it, or why there is none within ``timeout`` seconds; the reason is
+    ``unreadable`` if the reply is invalid.
 
     Raises ModelError if no other request to this endpoint would work either.
     """
@@ -283,7 +285,7 @@ _REJECTED = re.compile(
 
 @dataclass(frozen=True)
 class Answer:
-    """The content of an endpoint's document. ``usage`` is None if it is not reported."""
+    """The content of an endpoint's response. ``usage`` is None if the endpoint does not report it."""
 
     text: str
     finish_reason: FinishReason
@@ -295,7 +297,7 @@ class Answer:
 
     @property
     def ran_out(self) -> bool:
-        """Return whether all tokens, or all up to a stop string, were used before the text."""
+        """Return whether the tokens were used up before any text was written."""
         return not self.text and self.finish_reason != "filtered" and (self.finish_reason == "length" or self.wrapped)
 
 
@@ -360,7 +362,8 @@ class Dialect:
 
 
 def read_answer(document: object, request: ChatRequest = _NO_REQUEST, *, most: int, stop_sent: bool = True) -> Answer:
-    """Read a chat completion (else a ValueError), without what is not its text, up to the first stop string.
+    """Read the text of a chat completion up to the first stop string, without anything that is not the text; ValueError
+    if it is invalid.
 
     A text longer than ``most`` characters is cut there, as at its most tokens.
     """

@@ -78,7 +78,7 @@ class SentenceEmbedder:
         return _again, (self._folder, self._name, self.device, self.fingerprint)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return ``Float32[len(texts), d]`` of unit length (L2)."""
+        """Return a vector of length 1 (L2) for each text: ``Float32[len(texts), d]``."""
         vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
         with worker_pool(self.device) as pool:
             for start in range(0, len(texts), _TEXTS_AT_ONCE):

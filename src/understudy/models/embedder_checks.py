@@ -73,7 +73,7 @@ def trusted_with_texts(embedder: Embedder | None) -> tuple[str, ...]:
 
 
 def require_embeds_all(embedder: Embedder) -> int:
-    """Return the dimension of an embedder that embeds any text.
+    """Check that an embedder embeds any text. Return the dimension of its vectors.
 
     Raises ModelError if it fails on an odd text or on an empty list, or does not give one vector per text, all of one
     dimension, that of a plain text with length 1.
@@ -144,11 +144,10 @@ def require_text_invariance(embedder: Embedder) -> None:
 
 
 def require_text_invariance_here(embedder: Embedder, *, say: Callable[[str], object]) -> None:
-    """Do :func:`require_text_invariance` once for a local embedder of understudy on this machine's processor. A pass is
-    stored in the user's cache folder, under everything that determines a vector's bits
-    (:func:`understudy.models.vectors.conditions`), the number of threads, and the libraries' variables. A
-    failure is not stored; other embedders and devices are tested each time.
-    """
+    """Run :func:`require_text_invariance` once per machine for the local embedders of understudy. A pass is stored in
+    the user's cache folder, under everything that determines a vector's bits
+    (:func:`understudy.models.vectors.conditions`), the number of threads, and the libraries' variables. A failure is
+    not stored; other embedders and devices are tested each time."""
     path = _passed(embedder)
     told = json.dumps({"model": embedder.model_id, "text invariance": "passed", "under": path.name if path else ""})
     with suppress(OSError):

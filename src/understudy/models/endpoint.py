@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError, ModelError
 from understudy.models.collect import collect, run_to_end
 from understudy.models.connection import Answer, Dialect, Failure, attempt, clean_base_url, find_key, open_client
@@ -44,23 +45,26 @@ _log = logging.getLogger(__name__)
 
 @dataclass(repr=False, eq=False, kw_only=True)
 class EndpointChat:
-    """A :class:`~understudy.models.types.ChatModel` over an OpenAI-compatible endpoint.
+    """A chat model (:class:`~understudy.models.types.ChatModel`) behind an OpenAI-compatible endpoint.
 
-    A request that fails after all its tries becomes a ``failed`` completion. A problem of every request (no such
-    model, a refused key, no server, a cap) ends the run with a :class:`ModelError`, after every received answer
-    was yielded. A reasoning model that used all its tokens without an answer is asked once more with four times the
-    tokens, then its completion is ``empty``; the tokens of both count. An answer longer than its tokens allow is cut
-    (``length``), and one whose HTTP body is far too long fails unread (numbers: :mod:`understudy.models.limits`).
+    Faults:
+
+    - A request that fails after all of its tries gives a ``failed`` completion, and the run goes on.
+    - A fault that affects every request (no such model, a refused key, no server, a cap) raises :class:`ModelError`,
+      after all received answers were yielded.
+    - A reasoning model that used all its tokens without an answer is asked once more with four times the tokens; then
+      its completion is ``empty``. The tokens of both tries count.
+    - An answer with more tokens than allowed is cut (``length``). If its HTTP body is far too long, it is not read, and
+      the request fails (:mod:`understudy.models.limits` has the numbers).
 
     Args:
         name: the endpoint's name of the model.
         provider: the product, a prefix of :data:`understudy.models.presets.PRESETS`.
-        base_url: None for the product's own.
-        api_key_env: the environment variable with the key; None: the product's variable for the product's hosts, else
-            no key.
+        base_url: the endpoint's address; None: the product's own.
+        api_key_env: the environment variable with the key; None: the product's variable, for the product's hosts only.
         extra_body: further fields of every request, as the product documents them.
-        spending_cap: most money over the life of this object, in the unit of the two prices, which it needs. A try
-            of unknown use (no usage reported, timed out, interrupted) counts as the most it could be.
+        spending_cap: most money to spend in the life of this object, in the unit of the two prices (required). A try
+            whose use is unknown (none reported, timed out, interrupted) counts as the most it could be.
         backoff_seconds: the first wait between two tries; it doubles from try to try.
         say: receives lines for the user.
 
@@ -131,7 +135,7 @@ class EndpointChat:
         return open_client(self._base_url, self._key, most_bytes=most_bytes)
 
     def body(self, request: ChatRequest, *, max_tokens: int) -> dict[str, Any]:
-        """Return the JSON body of ``request``, in the endpoint's dialect as far as it is known."""
+        """Return the JSON body of ``request``, adapted to what is known of the endpoint."""
         return {**self.extra_body, **self.dialect.body(self.name, request, max_tokens=max_tokens)}
 
     async def list_models(self) -> list[str] | None:
@@ -159,7 +163,7 @@ _NOT_READY = frozenset((503, 529))
 
 @dataclass
 class PendingRequest:
-    """A request while it waits for its answer, and the tokens that all its tries used."""
+    """A request that waits for its answer, with the number of tokens that its tries have used."""
 
     request: ChatRequest
     stretched: bool = False
@@ -210,7 +214,7 @@ class _Session:
         self._error: BaseException | None = None
 
     async def run(self) -> None:
-        """Answer all requests; if no other would work either, the error waits for the requests in flight."""
+        """Answer all requests. An error that affects all of them is raised after the requests in flight have ended."""
         watch = asyncio.create_task(self._watch())
         _log.debug("Asking %s at most %d requests at once.", self._endpoint.host, self._workers)
         try:
@@ -228,7 +232,7 @@ class _Session:
             raise self._error
 
     async def result(self) -> tuple[int, Completion] | None:
-        """Return the next result. Cancelled for the first time, it continues until all answers in flight have come."""
+        """Return the next result. On the first cancellation it waits until all answers in flight have arrived."""
         try:
             return await self._results.get()
         except asyncio.CancelledError as interrupt:
@@ -236,7 +240,7 @@ class _Session:
                 raise
             self._end(interrupt)
             if count := len(self._in_flight):
-                self._endpoint.say(f"Waiting for {count} answers in flight; interrupt again to lose them.")
+                self._endpoint.say(f"Waiting for {plural(count, 'answer')} in flight; interrupt again to lose them.")
             return await self._results.get()
 
     def _end(self, error: BaseException) -> None:

@@ -16,12 +16,13 @@ _STRIDE = 32  # columns; fewer copy more often, more multiply more zeros
 
 
 def columns(length: int) -> int:
-    """Return the columns of a cache with ``length`` tokens per row."""
+    """Return the number of columns that a cache needs for ``length`` tokens per row."""
     return -(-length // _STRIDE) * _STRIDE
 
 
 class RoomyLayer(DynamicLayer):  # type: ignore[misc]  # transformers is untyped here
-    """One layer: ``keys`` and ``values`` ``[rows, heads, columns(length), width]``, zeros from ``length`` on.
+    """One layer of the cache: ``keys`` and ``values`` of shape ``[rows, heads, columns(length), width]``, zeros from
+    ``length`` on.
 
     A layer with a sliding window keeps all tokens too: its mask would leave out those beyond the window.
     """
@@ -42,7 +43,7 @@ class RoomyLayer(DynamicLayer):  # type: ignore[misc]  # transformers is untyped
         return self.keys, self.values
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Forget the last ``-tokens_to_remove`` tokens, and free their room."""
+        """Remove the last ``-tokens_to_remove`` tokens, and free their room."""
         end, self._length = self._length, self._length + tokens_to_remove
         for states in (self.keys, self.values):
             states[:, :, self._length : end] = 0
@@ -83,6 +84,7 @@ def can_go_back(model: Any) -> bool:
 
 
 def sliding_window(model: Any) -> int:
-    """Return the most columns that every layer sees; beyond, a layer with a sliding window would count padding too."""
+    """Return the largest number of columns that every layer sees. Beyond it, a layer with a sliding window would count
+    padding."""
     layers = DynamicCache(config=model.config).layers
     return min((layer.sliding_window for layer in layers if type(layer) is DynamicSlidingWindowLayer), default=2**31)

@@ -56,7 +56,7 @@ def retry_after(header: str | None) -> float:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens of prompts and of answers."""
+    """Numbers of prompt tokens and answer tokens."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -74,7 +74,8 @@ class Usage:
 
 @dataclass(kw_only=True)
 class Budget:
-    """Tracks used tokens and the most that requests in flight can use, to decide if one more fits. None: no cap."""
+    """Decides whether another request fits a cap, from the tokens used so far and the most that requests in flight can
+    use. None: no cap."""
 
     spending_cap: float | None
     price_per_million_input: float | None
@@ -113,12 +114,12 @@ class Budget:
         self._in_flight += worst
 
     def settle(self, worst: Usage, used: Usage) -> None:
-        """Replace a reservation with the actual use."""
+        """Replace the reservation of a request by its actual use."""
         self._in_flight -= worst
         self.used += used
 
     def learn(self, prompt_bytes: int, prompt_tokens: int) -> None:
-        """Use the largest tokens per byte seen as the estimate for later prompts."""
+        """Update the estimate of tokens per byte of a prompt: the largest seen so far."""
         self._tokens_per_byte = max(self._tokens_per_byte or 0.0, prompt_tokens / max(prompt_bytes, 1))
 
 
@@ -147,7 +148,7 @@ class Pace:
         return int(self._limit)
 
     async def enter(self, budget: Budget, worst: Usage) -> float:
-        """Wait for a place and for room in the budget; return the moment of sending.
+        """Wait until a request may be sent: a place is free and the budget has room. Return the moment of sending.
 
         Raises a ModelError if a cap is reached and no request in flight could turn out smaller.
         """
@@ -218,7 +219,7 @@ class Breaker:
             raise Unreachable("The endpoint does not answer: no connection could be made.", self._if_unreachable)
 
     def broken(self, reason: str, *, starting: bool) -> None:
-        """Record a try that reached a server but got no answer, for this ``reason``.
+        """Record that a request reached a server but got no answer, for this ``reason``.
 
         Before the first answer, three tries of each request raise a ModelError, or a timeout while it is ``starting``.
         """

@@ -40,7 +40,7 @@ _MARKS = (".", "!", "?", ":")
 
 
 class Steering:
-    """The steering of one answer by phrases and length.
+    """Steers the sampling of one answer, so that it contains the phrases and has the right length.
 
     Args:
         ends: the tokens that end an answer.
@@ -88,7 +88,7 @@ class Steering:
 
 
 def lengthening(tokenizer: Any) -> Any:
-    """Return ``Int64[n]``: tokens of a byte-level tokenizer that continue a word (letters and digits, no blank)."""
+    """Return the tokens of a byte-level tokenizer that continue a word (letters and digits, no blank): ``Int64[n]``."""
     names = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     return torch.tensor(
         [number for number, name in enumerate(names) if name[:1].isalnum() and not name.startswith("Ġ")]
@@ -131,7 +131,7 @@ _TURN = "\nuser:"
 
 
 class LocalChat:
-    """A transformers causal model in a local folder, as a ``ChatModel``.
+    """A chat model (:class:`~understudy.models.types.ChatModel`): a transformers causal model in a local folder.
 
     Requests are sorted by length and answered in batches, several at once on a CPU with several cores, outside the
     event loop. Sampling depends only on ``seed`` and the request, so a resumed run or a different order samples the
@@ -271,7 +271,7 @@ _SHARED_AT_LEAST = 16  # fewer common tokens are not worth a separate pass
 
 @dataclass(frozen=True)
 class Prompt:
-    """One row: the prompt's tokens, how to sample, and the uniforms to sample with (one per token)."""
+    """One row of a batch: the tokens of its prompt, how to sample, and uniform random numbers (one per token)."""
 
     tokens: list[int]
     temperature: float
@@ -283,8 +283,8 @@ class Prompt:
 
 
 def batches(prompts: Sequence[Prompt | None], device: str) -> Iterator[list[tuple[int, Prompt]]]:
-    """Group the prompts, each with its number: similar lengths together, longest first, with work for every
-    worker."""
+    """Group the prompts (with their numbers) into batches: similar lengths together, the longest first, with work for
+    every worker."""
     waiting = [(index, prompt) for index, prompt in enumerate(prompts) if prompt is not None]
     waiting.sort(key=lambda item: len(item[1].tokens), reverse=True)
     most_rows = max(1, math.ceil(len(waiting) / worker_count(device)))
@@ -433,7 +433,8 @@ _NUCLEI = (256, 4096)  # how many tokens are sorted at first; a flatter distribu
 
 
 def request_uniforms(seed: int, key: str, *, count: int) -> NDArray[np.float64]:
-    """Return ``Float64[count]`` in [0, 1): one request's uniforms from ``seed`` and its ``key``, in any batch.
+    """Return the uniform random numbers of one request, ``Float64[count]`` in [0, 1), from ``seed`` and its ``key``;
+    independent of the batch.
 
     They are for public sampling only: no privacy noise comes from this function.
     """

@@ -39,7 +39,7 @@ SCALE = 2.0
 
 @dataclass(frozen=True)
 class Site:
-    """A linear layer that is adapted: its name in the network, and the sizes of its input and output."""
+    """A linear layer to which an adapter is added: its name, and the sizes of its input and output."""
 
     name: str
     module: Any
@@ -48,7 +48,7 @@ class Site:
 
 
 def transformer_blocks(network: Any) -> tuple[str, Any]:
-    """Return the blocks that a transformer stacks, with their name: its longest list of modules."""
+    """Return the name and the modules of a transformer's stack of blocks: its longest list of modules."""
     lists = [(name, each) for name, each in network.named_modules() if isinstance(each, torch.nn.ModuleList)]
     if not lists:
         raise ConfigError("The model stacks no blocks that could be adapted.", "Name a transformer.")
@@ -100,7 +100,7 @@ def _sizes(module: Any) -> tuple[int, int] | None:
 
 
 class Adapters:
-    """The adapters of a frozen network's sites, applied within :meth:`active` and in that thread only.
+    """Low-rank adapters on the sites of a frozen network. They apply within :meth:`active`, in that thread only.
 
     Several objects may adapt a network, but only one is active at a time.
     """
@@ -164,7 +164,7 @@ def _times(rows: Any, matrix: Any) -> Any:
 
 
 class Trunk:
-    """A network in two parts: the blocks below, and the last ``layers`` with the final norm.
+    """A network divided into its lower blocks and its last ``layers`` (with the final norm).
 
     Both share their weights, and forward hooks on their layers, with the network. Several threads may compute. Without
     ``layers`` all blocks are above the cut.

@@ -131,7 +131,8 @@ def require_memory(needed: int, *, what: str, cure: str) -> None:
 
 
 def halved_to_fit(count: int, work: Callable[[int], T], *, problem: str, cure: str) -> T:
-    """Return ``work(count)``, halving the count while it runs out of memory: ConfigError if it does with 1."""
+    """Call ``work(count)``, and halve the count while memory runs out. Return the result. ConfigError if memory runs
+    out with 1."""
     while True:
         try:
             return work(count)

@@ -23,10 +23,10 @@ _THIS_MACHINE = r"localhost|127\.0\.0\.1|\[?::1\]?"
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """One product.
+    """A product with an OpenAI-compatible endpoint: its address, its key variable, and the hosts that get the key.
 
     Attributes:
-        address: of its chat completions; if that differs by customer, its form, with the parts to fill in in
+        address: the address of its chat completions. If each customer has another, the parts to fill in are in
             CAPITALS.
         key: the environment variable for its key in its documentation.
         key_hosts: a regular expression of the hosts to which that key is sent by default. It is only sent to others

@@ -67,7 +67,7 @@ def require_separate_rows(model: Any, *, name: str) -> None:
 
 
 def separate_positions(model: Any, window: int) -> int:
-    """Return the window within which a row's positions are encoded independently of the other rows.
+    """Return the context window within which the positions of a row do not depend on other rows.
 
     Position encodings of these kinds (LongRoPE, dynamic) switch to other factors for the whole batch once its longest
     row passes the length that the model was first trained with, and keep them in the model.
@@ -81,7 +81,7 @@ def separate_positions(model: Any, window: int) -> int:
 
 
 def positions(model: Any) -> int:
-    """Return the columns for which the model has positions."""
+    """Return how many columns the model has positions for."""
     most = "max_position_embeddings"
     found = [each[most] for each in _settings(model) if isinstance(each.get(most), int) and each[most] > 0]
     return min(found, default=2**31)
@@ -124,7 +124,7 @@ _COLUMNS = 4096  # of logits, made into integers at once
 
 @dataclass(frozen=True)
 class Shape:
-    """The numbers that determine which kernels run, all functions of public parameters.
+    """The public numbers that determine which kernels a computation uses.
 
     As in :meth:`understudy.models.causal.CausalModel.contexts`.
     """
@@ -138,7 +138,7 @@ class Shape:
 
     @property
     def steps(self) -> int:
-        """Return the tokens to append until the KV cache has grown once; fewer if fewer will be appended."""
+        """Return how many tokens a test appends: until the KV cache has grown once, or fewer if a run appends fewer."""
         from understudy.models.kv_cache import columns
 
         prompt = self.prefix + 1 + self.width + self.suffix

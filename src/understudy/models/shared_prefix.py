@@ -30,7 +30,7 @@ class LocalNetwork(Protocol):
 
 @dataclass(frozen=True)
 class Rows:
-    """The next-token logits of one block."""
+    """The next-token logits of one block of rows."""
 
     first: int  # number of the block's first row
     real: int  # rows that are not copies of row 0
@@ -38,7 +38,7 @@ class Rows:
 
 
 class Contexts:
-    """Rows of tokens in the model's KV cache; made by :meth:`understudy.models.causal.CausalModel.contexts`.
+    """Rows of tokens in the model's KV cache, made by :meth:`understudy.models.causal.CausalModel.contexts`.
 
     Row 0 is by convention the public one. A row is ``prefix + padding + own tokens + suffix``, then the tokens
     given to :meth:`step`, which all rows share. For one thread only.
@@ -133,7 +133,8 @@ class Contexts:
 
 
 class Block:
-    """Rows in one KV cache: the existing content of ``cache``, padding, own tokens, and then a token per row and step.
+    """Rows that share one KV cache: its present content, padding, each row's own tokens, then one token per row and
+    step.
 
     Args:
         rows: each row's own tokens.
@@ -228,7 +229,8 @@ class _ContextBlock(Block):
             self.last, self.position, self.hidden = self._prompt
 
     def logits(self, model: LocalNetwork, head: Head | None, candidates: Any | None) -> Any:
-        """Return ``[R, K]``; if the head is not known, by the whole model once more over the last token."""
+        """Return the logits ``[R, K]``. If the head is unknown, the whole model is run once more over the last
+        token."""
         if candidates is None and self.whole is not None:
             return self.whole
         if head is not None:
@@ -248,7 +250,8 @@ _VECTOR = 16  # float32 numbers in the widest register
 
 @dataclass(frozen=True)
 class Head:
-    """``cap * tanh((hidden @ weight.T + bias) * scale / cap)``; most models only have weights ``Float[K, H]``.
+    """A model's output layer, ``cap * tanh((hidden @ weight.T + bias) * scale / cap)``; most models only have weights
+    ``Float[K, H]``.
 
     The last ``filled`` tokens fill up whole vectors of the processor and are left out of the result: numbers after
     whole vectors are computed in a different way, and a row's last bits would depend on its place.

@@ -32,7 +32,7 @@ _STEP = 16
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TokenRow:
-    """A text in tokens, after its prompt. Private if the text is; its ``repr`` shows nothing."""
+    """A prompt and a text after it, as tokens. Private if the text is; its ``repr`` shows nothing."""
 
     prompt: Sequence[int]  # read, not learnt
     target: NDArray[np.int32]  # learnt: Int32[T]
@@ -40,7 +40,7 @@ class TokenRow:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Block:
-    """Rows in one shape, on the device."""
+    """A block of rows, padded to one shape, on the device."""
 
     tokens: Any  # Int64[R, L]; padding is at the right, where a causal model does not look
     first: Any  # Int64[R], the place of each row's first target, 1 or more
@@ -49,7 +49,8 @@ class Block:
 
     @classmethod
     def of(cls, rows: Sequence[TokenRow], *, width: int, prompt: int, size: int, device: str) -> Block:
-        """Make a block of ``size`` from ``rows`` and empty ones; the longest ``prompt`` has 1 token or more."""
+        """Make a block of ``size`` rows from ``rows`` and empty ones. ``prompt`` is the length of the longest prompt, 1
+        or more."""
         tokens = np.zeros((size, prompt + width), dtype=np.int64)
         first, counts = np.ones(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
         for number, row in enumerate(rows):
@@ -61,25 +62,26 @@ class Block:
 
     @classmethod
     def around(cls, rows: Sequence[TokenRow], *, device: str) -> Block:
-        """Make a block of only ``rows``, in the smallest shape: for results that may depend on a row's neighbours."""
+        """Make a block of ``rows`` only, in the smallest shape. Use it only for results that may depend on the other
+        rows."""
         width, prompt = max(len(row.target) for row in rows), max(len(row.prompt) for row in rows)
         return cls.of(rows, width=width, prompt=prompt, size=len(rows), device=device)
 
     @property
     def places(self) -> Any:
-        """Return ``Int64[R, width]``: the places of the targets; beyond a row's targets, any place within it."""
+        """Return the places of the targets, ``Int64[R, width]``; beyond a row's targets, any place in the row."""
         return (self.first[:, None] + torch.arange(self.width, device=self.tokens.device)).clamp(
             max=self.tokens.shape[1] - 1
         )
 
     @property
     def targets(self) -> Any:
-        """Return ``Int64[R, width]``: the tokens at :attr:`places`."""
+        """Return the target tokens at :attr:`places`, ``Int64[R, width]``."""
         return self.tokens.gather(1, self.places)
 
     @property
     def wanted(self) -> Any:
-        """Return ``Bool[R, width]``: which of them are targets."""
+        """Return which of the :attr:`places` have a target, ``Bool[R, width]``."""
         return torch.arange(self.width, device=self.tokens.device) < self.counts[:, None]
 
 
@@ -96,7 +98,7 @@ def target_logits(causal: CausalModel, network: Any, block: Block) -> Any:
 
 
 def logits_of(head: Head, states: Any, block: Block) -> Any:
-    """Return the logits from the states ``Float[R, L, H]`` that the head reads."""
+    """Compute the logits at the targets' places from the states ``Float[R, L, H]`` that the head reads."""
     states = states.gather(1, (block.places - 1)[:, :, None].expand(-1, -1, states.shape[2]))
     return head(states.flatten(0, 1)).unflatten(0, block.places.shape)
 
@@ -107,7 +109,7 @@ def token_losses(causal: CausalModel, network: Any, block: Block) -> Any:
 
 
 def losses_of(logits: Any, block: Block) -> Any:
-    """Return the losses from the :func:`target_logits`."""
+    """Return the losses, given the :func:`target_logits`."""
     losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), block.targets.flatten(), reduction="none")
     return losses.view_as(block.targets) * block.wanted
 
@@ -118,7 +120,7 @@ def row_losses(causal: CausalModel, network: Any, block: Block) -> Any:
 
 
 class LoRA:
-    """The trainable weights as one vector of P numbers: adapters on a model, which itself does not change.
+    """A model's trainable weights as one vector of P numbers: low-rank adapters; the model itself does not change.
 
     Several threads may compute gradients. Arguments as in :mod:`understudy.models.lora`.
 
@@ -142,7 +144,7 @@ class LoRA:
 
     @property
     def size(self) -> int:
-        """P."""
+        """Return P, the number of trainable weights."""
         return sum(rows * columns for rows, columns in self._learning.values())
 
     def start(self) -> NDArray[np.float32]:
@@ -154,7 +156,8 @@ class LoRA:
         return {**self._matrices, **split(weights, self._learning)}
 
     def joined(self, matrices: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-        """Return the vector of matrices from :meth:`named`. Raises ConfigError if they are of a different model."""
+        """Convert matrices from :meth:`named` back to one vector. Raises ConfigError if they belong to another
+        model."""
         found = _fitting(matrices, self.adapters.shapes)
         self._matrices |= {name: matrix for name, matrix in found.items() if name not in self._learning}
         return np.concatenate([found[name].ravel() for name in self._learning])
@@ -190,7 +193,7 @@ class LoRA:
         return found
 
     def stacked(self, weights: Any) -> list[Any]:
-        """Return the matrices of G adapters from ``Float[G, P]`` on the device, stacked for
+        """Split ``Float[G, P]`` (on the device) into the stacked matrices of G adapters, for
         :meth:`~understudy.models.lora.Adapters.active`; all share A."""
         parts = weights.split([rows * columns for rows, columns in self._learning.values()], dim=1)
         learning = dict(zip(self._learning, parts, strict=True))
@@ -202,7 +205,8 @@ class LoRA:
 
 
 class Weights:
-    """All weights of a model's last ``blocks``, or of the whole model (None), with the interface of :class:`LoRA`.
+    """All weights of a model's last ``blocks`` (None: of the whole model) as trainable weights, with the interface of
+    :class:`LoRA`.
 
     The network is a copy that shares its frozen weights with the model. Per-example gradients take a backward pass per
     row.
@@ -280,7 +284,7 @@ def _fitting(
 
 @dataclass(frozen=True)
 class LearningRate:
-    """The learning rate of each step: it rises over the first ``warmup`` steps, then falls linearly to 0."""
+    """A learning-rate schedule: the rate rises over the first ``warmup`` steps, then falls linearly to 0."""
 
     peak: float
     steps: int
@@ -296,7 +300,7 @@ class LearningRate:
 
 
 class AdamW:
-    """Run torch's AdamW on one vector of weights, ``Float32[P]``, with its state as arrays."""
+    """Torch's AdamW on one vector of weights, ``Float32[P]``, with its state as arrays."""
 
     def __init__(
         self, weights: NDArray[np.float32], rate: LearningRate, *, device: str = "cpu", weight_decay: float = 0.0
@@ -347,7 +351,7 @@ def _whole(tokens: int) -> int:
 
 @dataclass(frozen=True)
 class Shapes:
-    """The public shapes in which rows are computed."""
+    """The fixed block shapes (rows, tokens) to which rows are padded before a model computes them; they are public."""
 
     prompt: int  # tokens of the longest prompt, 1 or more
     target: int  # most targets of a row
@@ -472,7 +476,7 @@ def require_separate_gradients(trainable: Trainable, shapes: Shapes) -> None:
 
 @dataclass(frozen=True)
 class Cost:
-    """The time and memory of a block of rows of medium length on this machine."""
+    """The measured time and memory of a block of rows of medium length on this machine."""
 
     seconds: float  # per row
     bytes_per_row: int  # that the backward pass keeps

@@ -24,7 +24,7 @@ class Message:
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """A prompt and how to sample one answer to it.
+    """A request for one answer: the prompt, and how to sample.
 
     ``sample`` numbers several answers to one prompt: each is stored (and paid for) separately. ``schema`` is a JSON
     schema that the answer should fit; only endpoints with ``response_format`` enforce it. ``phrases``
@@ -52,7 +52,7 @@ class ChatRequest:
 
 @dataclass(frozen=True)
 class Completion:
-    """A model's answer to one request.
+    """A model's answer to one request, or why there is none.
 
     ``finish_reason`` is ``stop`` (complete), ``length`` (cut at ``max_tokens``), ``empty`` (no text, as of reasoning
     models that run out of tokens), ``filtered`` (a content filter withheld the text) or ``failed`` (no answer after all
@@ -114,12 +114,12 @@ class Embedder(Protocol):
         """Return the SHA-256 over the model's weights and tokenizer: two embedders with the same fingerprint agree."""
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return ``Float32[len(texts), d]`` of unit length (L2)."""
+        """Return a vector of length 1 (L2) for each text: ``Float32[len(texts), d]``."""
 
 
 @dataclass(frozen=True)
 class WrappedEmbedder:
-    """An embedder that wraps another one and has its names."""
+    """Base of embedders that wrap another embedder and keep its name and fingerprint."""
 
     embedder: Embedder
 

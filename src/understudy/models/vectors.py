@@ -45,7 +45,8 @@ Vectors = NDArray[np.float32]
 
 
 def remembering(embedder: Embedder, private: Path | None, *, gigabytes: float | None = None) -> Embedder:
-    """Return ``embedder`` with a cache in the folder ``embeddings`` of ``private``; itself if nothing is cached.
+    """Return ``embedder`` with a cache in the folder ``embeddings`` of ``private``, or the embedder itself if nothing
+    may be cached.
 
     Nothing is cached without a folder, with 0 gigabytes, or for an embedder that is not local: the operator of an
     endpoint may replace the model at any time, and then a text's vector would depend on when it was computed.
@@ -64,13 +65,14 @@ def uncached(embedder: Embedder) -> Embedder:
 
 @dataclass(frozen=True)
 class ContentsEmbedder(WrappedEmbedder):
-    """An embedder of transcripts; other texts, such as terms, are embedded as they are."""
+    """An embedder that embeds only the contents of transcripts, without the names of parts. Other texts, such as terms,
+    are embedded unchanged."""
 
     form: TextForm
 
     @property
     def uncached(self) -> Embedder:
-        """Return the embedder without its cache, as :func:`uncached`."""
+        """Return the embedder without its cache (see :func:`uncached`)."""
         return ContentsEmbedder(uncached(self.embedder), self.form)
 
     def __getattr__(self, name: str) -> object:

@@ -27,7 +27,7 @@ _SCALES = ".scales"
 
 
 def quantised(matrices: Mapping[str, Any]) -> dict[str, Any]:
-    """Return each matrix as signed bytes, and under its name with ``.scales`` the float32 factor of each row."""
+    """Return each matrix as signed bytes and, under its name with ``.scales``, the float32 scale of each row."""
     made: dict[str, Any] = {}
     for name, matrix in matrices.items():
         largest = matrix.detach().abs().amax(1, keepdim=True).clamp(min=1e-12)
@@ -52,7 +52,7 @@ def fingerprint_with(weights: str) -> str:
 
 
 def merge(model: Any) -> None:
-    """Add a share of the shipped adapters' change to a model with the built-in one's shape, in place."""
+    """Add the shipped adapters, scaled down, to the weights of the built-in model, in place."""
     from safetensors.torch import load
 
     kept = load(_content())

@@ -96,7 +96,7 @@ class DPSGD:
 
 
 class PaidSteps(PaidInParts["DPSGD"]):
-    """A paid charge, which gives each step once."""
+    """The DP-SGD steps that the run has charged: training takes them here, and each can be taken only once."""
 
     @property
     def noisy(self) -> bool:

@@ -70,7 +70,7 @@ class NoiseSource(Protocol):
 
 
 class PaidInParts(Generic[M]):
-    """A charge that was paid and that gives each part its own share, once. Safe to use from several threads."""
+    """A charge that several parts of a run share: each part takes its share once. Safe to use from several threads."""
 
     def __init__(self, mechanism: M, source: NoiseSource) -> None:
         self._mechanism = mechanism

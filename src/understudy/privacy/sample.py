@@ -62,7 +62,10 @@ class SubsampledSums:
 
     def __post_init__(self) -> None:
         if not self.sums or len(dict(self.sums)) != len(self.sums) or any(s.noise != "gaussian" for _, s in self.sums):
-            raise ConfigError("Sums over one sample lack unique names or Gaussian noise.", "Give each sum both.")
+            raise ConfigError(
+                "There are no sums over the sample, or two share a name, or one has other noise than Gaussian.",
+                "Give each sum a separate name, and Gaussian noise.",
+            )
         if self.event.noise_multiplier < LEAST_NOISE:
             raise out_of_range("so little noise would reveal which units are sampled")
         if min(each.scale for _, each in self.sums) < SMALLEST_SIGMA * math.sqrt(len(self.sums)):
@@ -86,7 +89,7 @@ class SubsampledSums:
 
 
 class PaidSubsampledSums(PaidInParts["SubsampledSums"]):
-    """A paid charge: one sample, and each sum over it, once."""
+    """A charged sample of the records and the noisy sums over it; the sample and each sum can be taken only once."""
 
     _taken = False
 

@@ -103,7 +103,7 @@ class SubsampledTokens:
 
 
 class PaidSubsampledTokens(PaidInParts["SubsampledTokens"]):
-    """A paid charge, which gives each label its tokens."""
+    """The charged subsampled tokens: each label takes its share here, and only once."""
 
     def label(self, number: int, *, spent: int = 0) -> LabelTokens:
         """Return the remaining tokens of the label ``number``, whose stored examples contain ``spent`` tokens.

@@ -221,7 +221,7 @@ class PrivateTokens:
 
 
 class PaidTokens(PaidInParts["PrivateTokens"]):
-    """A paid charge, which gives each batch its tokens."""
+    """The charged private tokens: each batch takes its share here, and only once."""
 
     def batch(self, name: str | None = None, *, tokens_spent: int = 0, runs_spent: int = 0) -> BatchTokens:
         """Return the remaining tokens of one batch. Call it once per batch: a second call would spend the charge twice.

@@ -43,7 +43,7 @@ class Unit:
         if self.kind == "secret" and self.column is not None:
             raise ConfigError("A secret unit has no column.", "A secret is protected in every column.")
         if self.kind != "secret" and self.recognised_by is not None:
-            raise ConfigError("Only secrets are recognised by something.", "Use the unit secret.")
+            raise ConfigError("Only the unit secret has recognised_by.", "Leave it out, or use the unit secret.")
 
     @property
     def vectors(self) -> int:

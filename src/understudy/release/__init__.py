@@ -76,7 +76,7 @@ class PublicSchema:
 
     @property
     def told(self) -> tuple[Column, ...]:
-        """Return the typed columns that are computed from a dialogue, and are not in any table."""
+        """Return the typed columns that are computed from dialogues and are in no table."""
         return tuple(column for column in self.columns if column.name in self.form.told)
 
     @property
@@ -140,13 +140,13 @@ class PublicSchema:
 
 @dataclass(frozen=True, repr=False)
 class Release:
-    """The noised and paid-for result of a method, the only input of its ``generate``.
+    """The result of a release: noisy values, paid for, and public inputs. It is the only input of ``generate``.
 
     Args:
         arrays: noisy values and public arrays.
         terms: the privatised vocabulary, or empty.
         strings: further lists of strings by name, such as the texts of populations.
-        noise_check: how much is above the noise (post-processing).
+        noise_check: figures on how much of the values is above the noise (post-processing).
     """
 
     method: str

@@ -269,7 +269,7 @@ class Statement:
         epsilon_at: epsilon at the booked delta and at several others; infinite ones are left out. Empty for secrets.
         power: largest true-positive rate of a test for one unit's presence that is wrong about 1 absent unit in 100.
         notes: further remarks of the method, one sentence each.
-        posterior_at: the highest posterior at the booked prior and at several others. Empty but for secrets.
+        posterior_at: the highest posterior at the booked prior and at several others; empty without secrets.
         trusted: who else read private texts with the user's permission, one sentence each.
         verdict: how useful the release is, by its values if they show it; None before there are any.
         table: the result of the checks of the texts that were made; empty before there are any.

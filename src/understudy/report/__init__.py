@@ -1,5 +1,5 @@
 """The report: one HTML file with the guarantee, the results of the run, and their quality."""
 
-from understudy.report.page import ReportPaths, write_reports
+from understudy.report.reports import ReportPaths, write_reports
 
 __all__ = ["ReportPaths", "write_reports"]

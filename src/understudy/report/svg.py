@@ -39,7 +39,8 @@ class Scale:
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Return ``about`` as many round values in [low, high]: multiples of 1, 2 or 5 times a power of ten.
+    """Return about as many round values in [low, high] as ``about`` says, to mark an axis: multiples of 1, 2 or 5 times
+    a power of ten.
 
     >>> ticks(0, 1)
     [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]

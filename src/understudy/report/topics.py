@@ -10,32 +10,37 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from understudy.methods.additions.topics.found import Topic, by_share
+from understudy.evaluate.synthetic import SyntheticText
+from understudy.methods.additions.topics.found import Topic, by_share, held_of
 from understudy.methods.additions.topics.plan import sample_of
 from understudy.report.charts import bars
 from understudy.report.page import page_of, render, write_page
 from understudy.report.svg import Frame, svg_image, tag
-from understudy.report.views import promised
+from understudy.report.views import promised, samples_of
 from understudy.run.topics import FoundTopics
 
-PAGE = "topics.html"
 _SIDE, _EDGE, _LARGEST = 600.0, 70.0, 46.0  # of the map: width, margin, radius of the largest topic
 _LETTER, _LINE = 7.5, 14.0  # of a label: width of a letter, height of a line
 
 
 @dataclass(frozen=True)
 class ShownTopic:
-    """A topic, its share of all topics in percent, and a bar of its size."""
+    """A topic, its share of all topics in percent, a bar of its size, and up to three synthetic texts about it."""
 
     topic: Topic
     percent: float
     bar: Markup
+    texts: tuple[SyntheticText, ...] = ()
 
 
-def write_topics(made: FoundTopics, path: Path) -> Path:
-    """Write the page, which may be handed out like the Release."""
+def write_topics(made: FoundTopics, path: Path, texts: Sequence[SyntheticText] = (), *, seed: int = 0) -> Path:
+    """Write the page, which may be handed out like the Release.
+
+    Args:
+        texts: the synthetic texts, if the topics are their labels; ``seed`` chooses up to three of each to be shown.
+    """
     with page_of(path.parent):
-        shown, small = shown_topics(made)
+        shown, small = shown_topics(made, texts, seed)
         statement = made.release.statement
         text = render(
             "topics.html",
@@ -44,6 +49,7 @@ def write_topics(made: FoundTopics, path: Path) -> Path:
             promised=promised(statement.budget),
             topics=shown,
             small=small,
+            texts=any(each.texts for each in shown),
             map=map_of(made),
             sampled=sample_of(statement.charges),
         )
@@ -51,11 +57,23 @@ def write_topics(made: FoundTopics, path: Path) -> Path:
     return path
 
 
-def shown_topics(made: FoundTopics) -> tuple[list[ShownTopic], list[Topic]]:
+def shown_topics(
+    made: FoundTopics, texts: Sequence[SyntheticText] = (), seed: int = 0
+) -> tuple[list[ShownTopic], list[Topic]]:
     """Return the topics whose size is clear of the noise, the largest first, and those that are too small to show."""
+    names, written = made.release.schema.labels, [each for each in texts if not each.bare and each.text.strip()]
+    samples = {each.label: each.texts for each in samples_of(written, seed=seed, labels=None)}
     clear = [(each, share) for each, share in by_share(made.topics) if each.clear]
     most = max((each.high for each, _ in clear), default=1.0)
-    shown = [ShownTopic(each, 100 * share, bars({"synthetic": each.size}, most)) for each, share in clear]
+    shown = [
+        ShownTopic(
+            each,
+            100 * share,
+            bars({"synthetic": each.size}, most),
+            samples.get(str(names[each.number]), ()) if samples else (),
+        )
+        for each, share in clear
+    ]
     return shown, [each for each in made.topics if not each.clear]
 
 
@@ -64,8 +82,8 @@ def map_of(made: FoundTopics) -> Markup | None:
     clear = [each for each in made.topics if each.clear]
     if len(clear) < 3:
         return None
-    vectors, topic = made.release.arrays["centres"], made.release.arrays["topic"]
-    centres = np.array([vectors[topic == each.number].mean(axis=0) for each in clear], dtype=np.float64)
+    held = held_of(made.release)
+    centres = np.array([held.centres[held.topic == each.number].mean(axis=0) for each in clear], dtype=np.float64)
     centres -= centres.mean(axis=0)
     _, _, directions = np.linalg.svd(centres, full_matrices=False)
     places = centres @ directions[:2].T

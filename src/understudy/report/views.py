@@ -115,13 +115,15 @@ def as_record(text: str) -> Mapping[str, str] | None:
     }
 
 
-def samples_of(texts: Sequence[SyntheticText], *, seed: int, each: int = 3) -> tuple[Samples, ...]:
-    """Return ``each`` random texts per label, in the table's order; at most ``LABELS_SHOWN`` labels, by name."""
+def samples_of(
+    texts: Sequence[SyntheticText], *, seed: int, each: int = 3, labels: int | None = LABELS_SHOWN
+) -> tuple[Samples, ...]:
+    """Return ``each`` random texts per label, in the table's order, of at most ``labels`` labels, by name."""
     by_label: dict[str | None, list[SyntheticText]] = {}
     for text in texts:
         by_label.setdefault(text.label, []).append(text)
     generator, found = np.random.default_rng(seed), []
-    for label in sorted(by_label, key=lambda label: label or "")[:LABELS_SHOWN]:
+    for label in sorted(by_label, key=lambda label: label or "")[:labels]:
         own = by_label[label]
         chosen = np.sort(generator.choice(len(own), size=min(each, len(own)), replace=False))
         found.append(Samples(label, tuple(own[place] for place in chosen), len(own)))

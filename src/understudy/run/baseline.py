@@ -1,4 +1,4 @@
-"""Texts from the labels alone, with the prompts that private evolution starts with."""
+"""Write texts from the labels alone, with the prompts that private evolution starts with."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Parameters, public_file
 from understudy.methods.shared.evolution.parameters import EvolutionParameters
@@ -16,14 +17,14 @@ from understudy.run.generating import prepare_writing
 from understudy.run.job import FreeJob
 from understudy.run.outputs import OutputFolder
 from understudy.run.parts import is_in_english
-from understudy.run.session import GENERATED, SILENT, Listener, in_texts, open_session
+from understudy.run.session import GENERATED, SILENT, Listener, open_session
 from understudy.run.settings import run_config
 from understudy.schema.labels import canonical, declared_labels
 from understudy.text.writing import SyntheticRecord, public_name
 
 
 class BaselineParameters(Parameters):
-    """The labels and their prompts."""
+    """Options of the baseline: labels and prompts."""
 
     labels: str | tuple[str | int | float | bool, ...] | None = None
     """The label set: a list, ``A,B,C``, or ``@FILE``."""
@@ -65,7 +66,7 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
             keywords = keywords_of_labels(evolution, template.evolution, [canonical(name) for name in names])
         writer = writing.writer(names, listener)
         assert writer.chat is not None
-        listener.say(f"Making {in_texts(sum(counts))} with {writer.chat.model_id}; no private text is read.")
+        listener.say(f"Making {plural(sum(counts), 'text')} with {writer.chat.model_id}; no private text is read.")
         session.begin()
         session.clear_scratch()
         answers = TextAPI(writer, evolution, keywords).random(counts, stage=0)
@@ -78,7 +79,7 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
         if session.visible_folder is not None:
             schema = PublicSchema("text", None if labels is None else "label", tuple(names))
             (path,) = session.visible_folder.write_records(records, schema, provenance=config.provenance)
-            listener.say(f"Wrote {in_texts(len(records))} to {path}.")
+            listener.say(f"Wrote {plural(len(records), 'text')} to {path}.")
         if missing := sum(counts) - len(records):
             listener.say(f"The language model did not write {missing} of the texts.")
         session.store.mark(GENERATED)

@@ -31,13 +31,13 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True, repr=False)
 class Checked:
-    """What is wrong with a table, without counts.
+    """The result of checking a table: the kinds of faults, without counts.
 
     Args:
         faults: each kind of fault in the rows, and its cure.
         clamped: columns with values outside their range, which count as its nearest end.
         refused: the error that would end a run before its charge; None if the table can be used.
-        file: private: counts of each fault, and where the first of them are; None without an output folder.
+        file: a private file with the number of each fault and the first places; None without an output folder.
     """
 
     faults: Sequence[CorpusError]
@@ -51,7 +51,7 @@ class Checked:
 
     @property
     def words(self) -> str:
-        """Return it in words, with the names of flags."""
+        """Return the result in words, with the names of flags."""
         lines = [f"{each.problem}\n  {each.cure}" for each in self.faults]
         lines += [
             f"Some values of the column {each.name!r} are outside its range, {each.least} to {each.most}, and count as "

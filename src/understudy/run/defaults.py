@@ -36,7 +36,7 @@ from understudy.text.vocabulary.terms import BUILT_IN
 
 @dataclass(frozen=True)
 class TopicsDecision:
-    """How many topics a run looks for, decided from public facts, or the file of known topics.
+    """The number of topics that a run looks for, decided from public facts, or the file of known topics.
 
     Args:
         line: the decision in words; empty if the user decided.
@@ -259,7 +259,7 @@ def _known_topics(path: Path) -> str:
 
 @dataclass(frozen=True)
 class GuideDecision:
-    """Whether a Release has a guide, decided from public facts; and why, if the user did not decide."""
+    """Whether a Release gets a guide, decided from public facts, with the reason if the user did not decide."""
 
     on: bool
     why: str = ""
@@ -308,7 +308,8 @@ def settings_begun(config: RunConfig) -> dict[str, Any]:
 def settled(
     config: RunConfig, method: Method, *, labels: int, shares: bool, form: TextForm
 ) -> tuple[RunConfig, tuple[str, ...]]:
-    """Decide what the options of writing leave open: how many texts, and no language model if none can be loaded.
+    """Decide how many texts to write, and to use no language model if none can be loaded, where the options leave this
+    open.
 
     A resumed run keeps its decisions, so that existing texts are not replaced by those of another model.
 

@@ -87,8 +87,8 @@ class Measurements:
         return self._sealed(name, value)
 
     def open(self, name: str) -> Any:
-        """Return what the charge's mechanism offers methods that sample values in parts. Raises PrivacyError if no
-        unused charge of this name is recorded."""
+        """Open a charge whose values are made in parts. Return the object that makes them; its type depends on the
+        charge's mechanism. Raises PrivacyError if no unused charge of this name is recorded."""
         given = self.receipt.pay(name).open(self.noise)
         self.opened.add(name)
         return given
@@ -184,7 +184,7 @@ def ledger_of(store: RunStore) -> str | None:
 
 @dataclass(frozen=True, repr=False)
 class Paid:
-    """The result of a charge: the door to the private records, and the dataset's key."""
+    """A run that the ledger has charged: it may read the private records, and it knows the hash key of the dataset."""
 
     door: Measurements
     hash_key: bytes
@@ -232,9 +232,8 @@ def pay(
     if ledger.dataset(dataset) is None and ledger.known_as(*known.contents) is None:
         from understudy.ledger.admission import first_cap
 
-        listener.say(first_cap(dataset, plan.budget))
         ledger.open_dataset(dataset, cap=plan.budget, unit=plan.unit, by_hand=False)
-        listener.say(f"Dataset {dataset!r} is new: opened with this run's budget {plan.budget} as its cap.")
+        listener.say(first_cap(dataset, plan.budget))
     if known.contents:
         for other in ledger.identify(dataset, *known.contents, sketch=Sketch(found.cells)):
             warnings.warn(

@@ -39,7 +39,7 @@ AHEAD = 2
 
 @dataclass(frozen=True, repr=False)
 class Check:
-    """A pickled function without arguments, and the answer that every usable worker must give."""
+    """A pickled function without arguments, and the result that every usable worker must return."""
 
     probe: bytes
     answer: Any
@@ -51,7 +51,7 @@ class Check:
 
 @dataclass(frozen=True, repr=False)
 class Call:
-    """A function for many items, and the check that a worker must pass before its first item.
+    """A pickled function for many items, and the check that a worker must pass before its first item.
 
     Its ``repr`` shows nothing, because engines log the ``repr`` of their inputs.
 
@@ -92,7 +92,7 @@ class Call:
 
 @dataclass(frozen=True, repr=False)
 class Outcome:
-    """A pickled value (pickling may fail too), or the reason why there is none. Its ``repr`` shows nothing."""
+    """The pickled result of a worker, or the reason why there is none. Its ``repr`` shows nothing."""
 
     value: bytes = b""
     error: UnderstudyError | None = None
@@ -175,7 +175,7 @@ class Processes:
         self._checks: tuple[Check, ...] = ()
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        """As :meth:`Engine.map <understudy.privacy.measurement.Engine.map>`."""
+        """Do as :meth:`Engine.map <understudy.privacy.measurement.Engine.map>`."""
         return self._map(Call.of(function, self._checks), items)
 
     def _map(self, call: Call, items: Iterable[Any]) -> Iterator[Any]:
@@ -196,7 +196,7 @@ class Processes:
                     task.future.cancel()
 
     def ask(self, probe: Callable[[], R], *, always: bool = False) -> R:
-        """As :meth:`Engine.ask <understudy.privacy.measurement.Engine.ask>`; one process answers for its machine."""
+        """Do as :meth:`Engine.ask <understudy.privacy.measurement.Engine.ask>`; one process answers for its machine."""
         answer: R = next(self._map(Call.asking(probe), [None]))
         if always:
             self._checks += (Check.of(probe, answer),)
@@ -287,7 +287,7 @@ class RayCluster:
         self._checks: tuple[Check, ...] = ()
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        """As :meth:`Engine.map <understudy.privacy.measurement.Engine.map>`."""
+        """Do as :meth:`Engine.map <understudy.privacy.measurement.Engine.map>`."""
         ray, rest = self._ray, iter(items)
         call = ray.put(Call.of(function, self._checks))
         start = ray.remote(_done).options(**self._options).remote
@@ -304,7 +304,7 @@ class RayCluster:
                 ray.cancel(each, force=True)
 
     def ask(self, probe: Callable[[], R], *, always: bool = False) -> R:
-        """As :meth:`Engine.ask <understudy.privacy.measurement.Engine.ask>`: every node answers."""
+        """Do as :meth:`Engine.ask <understudy.privacy.measurement.Engine.ask>`: every node answers."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         ray, call = self._ray, Call.asking(probe)

@@ -76,7 +76,7 @@ class Forecast:
 
     @property
     def words(self) -> str:
-        """Return it in words, with the names of flags."""
+        """Return the forecast in words, with the names of flags."""
         plan = self.plan
         bought = [line for facts in (plan.forecast, self.calls) for line in facts.lines()]
         warned = [line for line in bought if line.startswith("Warning: ")]

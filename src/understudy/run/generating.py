@@ -1,4 +1,5 @@
-"""The free half of a run: turn a Release into texts. Each answer of a language model is stored under its request."""
+"""Generate texts from a Release; no private record is read. Each answer of a language model is stored under its
+request."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError, ModelError, StorageError
 from understudy.base.files import require_local
 from understudy.base.lazy import library
@@ -30,7 +32,7 @@ from understudy.release.statement import NOT_PRIVATE, Statement
 from understudy.run.job import FreeJob
 from understudy.run.outputs import OutputFolder
 from understudy.run.parts import Chat, Texts, Wanted, no_label_counts
-from understudy.run.session import GENERATED, Listener, Session, in_texts
+from understudy.run.session import GENERATED, Listener, Session
 from understudy.run.settings import ModelParameters
 from understudy.run.table import SyntheticTable
 from understudy.schema.labels import Label, canonical, in_proportion, like_counts
@@ -213,12 +215,12 @@ class Duration:
         if answers == self.most and whole > _LONG and not 1 / _OTHER < whole / (self.said or 1e9) < _OTHER:
             self.said = whole
             took = f"{round(whole, -1):.0f} s" if whole < 100 else f"{whole / 60:.0f} min"
-            self.say(f"At the present speed of this machine, {in_texts(self.texts)} take about {took}.")
+            self.say(f"At the present speed of this machine, {plural(self.texts, 'text')} take about {took}.")
 
 
 @dataclass(frozen=True)
 class Writing:
-    """The parts that write the texts, loaded and checked."""
+    """Everything that writes the texts (language model, prompts, embedder, checks), loaded and checked."""
 
     prompts: Prompts
     chat: ChatModel | None
@@ -228,8 +230,8 @@ class Writing:
 
     @property
     def prompted(self) -> str | Sequence[str]:
-        """Return the columns of a row that prompts show: for the built-in writer, which was trained without columns,
-        no numbers or dates, which it would copy; and never the label again."""
+        """Return the columns of a row that prompts show. The built-in writer, which was trained without columns, is
+        shown no numbers or dates, because it would copy them. The label is never shown twice."""
         asked = self.prompts.template.settings.prompt_columns
         return CATEGORIES if self.named.trained and asked == ALL else asked
 
@@ -301,14 +303,15 @@ def prepare_writing(session: Session, method: Method, texts: Texts, named: Chat,
             chat = BatchChat(endpoint=chat, jobs=session.store.jobs, say=listener.say)
         elif waiting := session.store.jobs.waiting():
             listener.say(
-                f"{waiting} requests were handed in as batches. Without --llm-batch they are sent, and paid for, again."
+                f"Batches with {plural(waiting, 'request')} are waiting. Without --llm-batch these are sent, and paid "
+                "for, again."
             )
         chat = CachedChat(session.witness.chat(chat), session.store.answers)
     return Writing(prompts, chat, named, form, duration)
 
 
 def require_room(writing: Writing, method: Method, planned: Release, details: str, listener: Listener) -> None:
-    """Raise ConfigError unless the longest public prompts leave room for an answer in a local model's window.
+    """Raise ConfigError unless the longest public prompts leave room for an answer in a local model's context window.
 
     Args:
         details: of a row, with the largest length that a prompt may show.
@@ -434,7 +437,7 @@ def write_texts(
         listener.say(result.verdict)
     left_out = 0 if reading.kept else reading.failed
     if missing > left_out:
-        listener.say(f"{in_texts(missing)} could not be generated. {_cure_of_missing(method, writing)}")
+        listener.say(f"{plural(missing, 'text')} could not be generated. {_cure_of_missing(method, writing)}")
     session.store.mark(GENERATED)
     return result
 
@@ -458,7 +461,7 @@ def _tell_asked(method: Method, writing: Writing, total: int, made: Release, lis
     """Report which language model is asked for how many texts."""
     chat, needed = writing.chat, method.needs.generation_llm
     if chat is not None:
-        listener.say(f"Writing {in_texts(total)} with {chat.model_id}, which sees only released values.")
+        listener.say(f"Writing {plural(total, 'text')} with {chat.model_id}, which sees only released values.")
     if needed == "never" and writing.named.llm != ModelParameters().llm:
         listener.say(f"The language model {writing.named.llm} is not used: a Release of {made.method} needs none.")
 

@@ -31,7 +31,7 @@ from understudy.text.prompts.template import WritingParameters
 
 
 class FreeJob:
-    """A job without a private table: texts from a Release, or from labels alone.
+    """The resolved configuration of a command that reads no private table: texts from a Release, or from labels alone.
 
     Args:
         config: from flags, YAML or Python; no later step reads it.
@@ -90,7 +90,7 @@ _LIKELY = LabelSet(tuple(f"label {number}" for number in range(1, 11)))
 
 
 class Job(FreeJob):
-    """A job that makes a Release of a private table, and possibly texts from it.
+    """The resolved configuration of a command that makes a Release of a private table, and possibly texts from it.
 
     Args:
         config: from flags, YAML or Python; no later step reads it.
@@ -136,7 +136,8 @@ class Job(FreeJob):
         return (*self.promise.warnings, *self.language_decision.warnings)
 
     def plan(self, labels: LabelSet | None = None) -> Plan:
-        """Return what is released and charged, with the table's labels or the declared ones. Reads no private data."""
+        """Divide the budget among the method and the additions, and return all releases with their charges; the given
+        labels replace the declared ones. Reads no private data."""
         facts = self._facts if labels is None else replace(self._facts, labels=labels)
 
         def plan_method(rest: Any) -> Plan:
@@ -161,7 +162,7 @@ class Job(FreeJob):
         return self.plan()
 
     def decisions(self, plan: Plan) -> dict[str, str]:
-        """Return a line about each decision from public facts."""
+        """Return a line for the user about each default that was decided from public facts."""
         guide = self.guide_decision
         lines = {
             "fitted": self.fitted_line,

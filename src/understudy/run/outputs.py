@@ -43,14 +43,15 @@ from understudy.text.writing import SyntheticRecord
 
 FORMATS = ("parquet", *TEXT_FORMATS)
 """Formats that a synthetic table in an output folder may have; runs write Parquet and the private table's format."""
-REPORT, SCHEMA = "report.html", "schema.json"
+REPORT, TOPICS, SCHEMA = "report.html", "topics.html", "schema.json"
 PROGRESS = "progress.json"
 _SHAREABLE = "release"
 
 
 @dataclass(frozen=True)
 class OutputFolder:
-    """Paths of one run's results. Raises ConfigError if ``root`` is an address, or a link in it leads elsewhere."""
+    """The paths of one run's results. Raises ConfigError if ``root`` is an address, or if a symbolic link in it leads
+    elsewhere."""
 
     root: Path
 
@@ -137,6 +138,11 @@ class OutputFolder:
         return self.shareable / REPORT
 
     @property
+    def topics_file(self) -> Path:
+        """Return the file of the page of topics."""
+        return self.shareable / TOPICS
+
+    @property
     def internal_report_file(self) -> Path:
         return self.private / REPORT
 
@@ -183,6 +189,7 @@ class OutputFolder:
             self.schema_file,
             self.metrics_file,
             self.report_file,
+            self.topics_file,
             self.evaluation_file,
             self.audit_file,
             self.internal_report_file,

@@ -53,11 +53,11 @@ def _place(file: str, root: Path) -> str:
 class Wanted(
     settings.OutputParameters, GuideParameters, ChoosingParameters, RowsParameters, use_attribute_docstrings=False
 ):
-    """The synthetic records to write."""
+    """How many synthetic records to write, and with which conditions."""
 
     @property
     def said(self) -> bool:
-        """Return whether a number of records is given."""
+        """Return whether the user gave a number of records."""
         return self.records is not None or self.records_per_label is not None
 
     def counts(self, labels: int) -> list[int]:
@@ -131,7 +131,7 @@ def no_label_counts(method: Method) -> ConfigError:
 
 
 class Chat(settings.ModelParameters, use_attribute_docstrings=False):
-    """The language model that writes the texts, and its settings."""
+    """The language model that writes the texts, with its settings."""
 
     asks: bool
     """Whether it is asked to write texts."""
@@ -182,7 +182,7 @@ class Chat(settings.ModelParameters, use_attribute_docstrings=False):
 
 
 class PublicEmbedder(settings.EmbedderParameters, use_attribute_docstrings=False):
-    """The named embedder."""
+    """The embedder that the user named."""
 
     def load(self, private: Path, form: TextForm = PLAIN) -> Embedder:
         """Load the embedder, which stores vectors in ``private`` and embeds the contents of texts of this form."""
@@ -200,7 +200,7 @@ class PrivateModel(settings.PrivateModelParameters, use_attribute_docstrings=Fal
 
 @dataclass(frozen=True)
 class Texts:
-    """The texts to write: their parts, and their columns if they are JSON records."""
+    """What the texts look like: their parts, or the columns of JSON records."""
 
     parameters: WritingParameters
     form: TextForm
@@ -340,7 +340,7 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
         return "\n".join(_place(each, root.resolve()) for each in self.data).encode("utf-8", "surrogatepass")
 
     def require_header(self) -> None:
-        """Check that the files' header, which is public, has the named columns, before anything is made."""
+        """Check that the header of the files (public) has the named columns, before anything else is done."""
         if not self.data or "-" in self.data:
             return
         label = None if self.crossed else self.label

@@ -28,7 +28,7 @@ from understudy.run.signing import Signing
 def release(
     config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT, resume: bool = False
 ) -> Result:
-    """Make a Release of private data, the only step that reads them.
+    """Make a Release of private data. This is the only step that reads them.
 
     Args:
         resume: continue a release that stopped before it used up its charges; nothing more is charged.

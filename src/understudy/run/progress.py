@@ -26,7 +26,7 @@ _MOST_LINES, _MOST_STAGES, _MOST_BYTES = 40, 60, 1 << 20
 
 
 class Stage(Form):
-    """One kind of work: ``done`` of ``total``."""
+    """One stage of a run: ``done`` of ``total`` parts."""
 
     what: str
     done: int
@@ -141,7 +141,8 @@ _SECONDS_BETWEEN_LINES = 15.0
 
 @contextmanager
 def shown(listener: Listener | None = None) -> Iterator[Listener]:
-    """Yield ``listener``, or one for the person at this process; messages name keywords, not flags."""
+    """Yield ``listener``, or by default one that reports to the terminal or notebook. Its messages name Python keywords
+    instead of flags."""
     with _shown(listener) as told:
         yield replace(told, say=lambda line: told.say(in_keywords(line)))
 
@@ -183,7 +184,7 @@ def on_terminal() -> Iterator[Listener]:
 
 
 class PlainLines:
-    """Progress as a line now and then, and at the end of a stage, if there is no terminal."""
+    """Reports progress as occasional lines, if there is no terminal."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say

@@ -244,7 +244,9 @@ def _prepare(
         details = "; ".join(filter(None, (each.details(writing.prompted) for each in job.additions)))
         require_room(writing, method, planned, details, listener)
     if method.needs.candidates and not session.begun:
-        listener.say("Votes are about what --llm writes: another can take over until the release, not after it.")
+        listener.say(
+            "The private records vote on texts of this --llm; another can replace it only until the last vote."
+        )
     json_records, no_key = bool(corpus.schema.record_columns), b""  # the key comes with the charge
     records = BoundedCorpus(corpus, plan.unit, no_key, json_records, engine, form=corpus.schema.form)
     scratch = session.scratch_of("" if found is None else found.digest, own_scratch)

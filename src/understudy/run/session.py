@@ -28,7 +28,7 @@ from understudy.run.settings import OutputParameters
 
 @dataclass(frozen=True)
 class Listener:
-    """Receive what happens in a run: lines, and (what, done, of how many). Public facts only.
+    """Receives the messages and the progress of a run. They contain public facts only.
 
     Args:
         say: receives a line that a user can act on.
@@ -63,13 +63,13 @@ class Lasting:
     changeable: Collection[str] = ()
 
     def free(self, more: Mapping[str, Any]) -> Lasting:
-        """Return the settings for a folder of free results: with ``more``, and none that may change."""
+        """Return the settings of a folder with free results: these and ``more``. None may change."""
         return replace(self, settings={**self.settings, **more}, changeable=())
 
 
 class Witness:
-    """An audit's observer of a run that is not charged: it may replace the objects that it is given. This base class
-    does not."""
+    """Observes a run in an audit, and may replace the objects that it is given; the run is not charged. This base class
+    replaces nothing."""
 
     def door(self, door: Any) -> Any:
         """Return the door between the private records and the released values."""
@@ -82,7 +82,7 @@ class Witness:
 
 @dataclass(frozen=True)
 class Session:
-    """An output folder in use, its store, and the source of its noise.
+    """The output folder of a run in use: its lock, its store, and the source of its noise.
 
     All settings may change until it has begun (by a charge or an answer of a language model), then the changeable ones.
     """
@@ -142,7 +142,8 @@ class Session:
         return replace(plan, charges=charges)
 
     def as_booked(self, plan: Plan) -> Plan:
-        """As :meth:`as_begun`, for labels that are still unknown and on which the names of charges may depend."""
+        """Return the plan as :meth:`as_begun`, for a run whose labels (and so the names of its charges) are not known
+        yet."""
         began = [Charge.from_json(each) for each in self.store.charges] if self.begun else []
         named = [each.name for each in began] == [each.name for each in plan.charges]
         return self.as_begun(plan) if named or not began else replace(plan, charges=tuple(began))
@@ -160,11 +161,6 @@ class Session:
         )
         self.store.mark(BEGUN)
         return changed
-
-
-def in_texts(count: int) -> str:
-    """Return ``1 text``, ``12 texts``."""
-    return "1 text" if count == 1 else f"{count} texts"
 
 
 @contextmanager

@@ -373,7 +373,7 @@ class ModelParameters(Parameters):
 
     @property
     def extra_body(self) -> dict[str, Any]:
-        """Return :attr:`llm_extra_body`; empty without."""
+        """Return :attr:`llm_extra_body` as a mapping; empty if it is not set."""
         return self.llm_extra_body if isinstance(self.llm_extra_body, dict) else {}
 
 
@@ -426,7 +426,7 @@ class SigningParameters(Parameters):
 
 
 def budget_fields(budget: Budget | SecretBudget) -> dict[str, str]:
-    """Return the settings of this budget."""
+    """Return a budget as settings: ``epsilon`` and ``delta``, or ``secret_prior`` and ``secret_posterior``."""
     if isinstance(budget, SecretBudget):
         return {"secret_prior": str(budget.prior), "secret_posterior": str(budget.posterior)}
     return {name: str(value) for name, value in vars(budget).items()}  # delta where there is one
@@ -476,7 +476,7 @@ class RunConfig(
 
     @property
     def changeable(self) -> frozenset[str]:
-        """Return lasting settings that may change after the charge: values depend on them only through candidates."""
+        """Return the names of settings that may change after the charge, because no stored value depends on them."""
         needs, fields = method_class(self.method).needs, type(self).model_fields
         found = {name for name, field in fields.items() if is_free(field)} | ModelParameters.model_fields.keys()
         writing = WritingParameters.model_fields.keys()

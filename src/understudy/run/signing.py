@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from understudy.base.display import printable
+from understudy.base.display import plural, printable
 from understudy.base.errors import ConfigError, LedgerError, UnderstudyError
 from understudy.base.files import require_inside, require_path
 from understudy.methods.registry import load_release
@@ -58,14 +58,14 @@ class Signing:
             if statement.private and made.spent is None:
                 listener.say("The signature does not include what the dataset has spent: its ledger is not here.")
             signed = self.signer.sign(folder, made)
-            listener.say(f"Signed {len(signed.files)} files with the key {signed.fingerprint}.")
+            listener.say(f"Signed {plural(len(signed.files), 'file')} with the key {signed.fingerprint}.")
         elif is_signed(folder) and ((earlier := signed_earlier(folder)) is None or changes_since(folder, earlier)):
             listener.say("The signature here does not match the new files. To sign them, use --sign KEY.")
         return result
 
 
 def signed_earlier(folder: Path) -> Manifest | None:
-    """Return what the signature in a folder says, whichever files it covers; None without one that matches."""
+    """Return the manifest of a folder's signature, whichever files it covers; None without a valid signature."""
     try:
         return read_signed(folder)
     except (ValueError, OSError):
@@ -73,7 +73,7 @@ def signed_earlier(folder: Path) -> Manifest | None:
 
 
 def manifest_of(statement: Statement, signer: Signer, *, responsible: str, ledger: str | None) -> Manifest:
-    """Return the current entries of a manifest, other than the files."""
+    """Return a new manifest with everything but the list of files."""
     sealed, account = statement.sealed, booked_account(statement, ledger)
     return Manifest(
         signed_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
@@ -90,7 +90,8 @@ def manifest_of(statement: Statement, signer: Signer, *, responsible: str, ledge
 
 
 def booked_account(statement: Statement, ledger: str | None) -> Account | None:
-    """Return the account of the statement's dataset now; None if its ledger is not here or does not know the run."""
+    """Return the present account of the statement's dataset; None if its ledger is not here or does not know the
+    run."""
     from understudy.ledger import Ledger, default_location
     from understudy.ledger.verbs import Account
 
@@ -214,7 +215,7 @@ def _signature(folder: Path, given: bytes | None, only: str | None) -> tuple[Any
     wrong = {name: words for name, words in changes_since(folder, signed).items() if only in (None, name)}
     found += [Finding(name, "failed", words) for name, words in wrong.items()]
     if not wrong:
-        found.append(Finding(only or f"{len(signed.files)} files", "ok", "unchanged since then, byte for byte"))
+        found.append(Finding(only or plural(len(signed.files), "file"), "ok", "unchanged since then, byte for byte"))
     return "unknown" if given is None else "valid", signed, found
 
 

@@ -34,7 +34,7 @@ Cells = dict[str, list[object]]
 
 @dataclass(frozen=True, repr=False)
 class SyntheticTable:
-    """The synthetic table.
+    """The synthetic table, with the additional values of each row.
 
     Args:
         columns: by name, as in the private table.
@@ -100,7 +100,7 @@ class SyntheticTable:
         return cls(schema, {name: columns[name] for name in names}, own)
 
     def with_own(self) -> SyntheticTable:
-        """Return the table with what understudy adds as further columns."""
+        """Return the table with the additional values (such as the provenance) as further columns."""
         own = {f"understudy_{name}" if name in self.columns else name: values for name, values in self.own.items()}
         own.pop(TEXT_SHA256)
         return replace(self, columns=self.columns | own)
@@ -182,7 +182,7 @@ class SyntheticTable:
 
 
 def words(value: object) -> str:
-    """Return a cell as it is written in CSV."""
+    """Return a cell as CSV would write it."""
     if isinstance(value, list):
         return json.dumps(value, ensure_ascii=False)
     return canonical(value) if isinstance(value, (str, int, float)) else str(value)

@@ -102,7 +102,8 @@ class _EngineEmbedder(WrappedEmbedder):
 
 
 def kind_of_worker(embedder: Embedder | None = None) -> tuple[object, ...]:
-    """Return everything that can change a worker's results: versions, and for vectors all that changes their bits."""
+    """Return everything that can change a worker's results: versions and, if it embeds, processor and settings of the
+    model."""
     vectors = None if embedder is None else conditions(uncached(embedder))
     return platform.python_version(), *map(_version, _PACKAGES), vectors
 

@@ -68,8 +68,8 @@ FORM = (
 )
 
 _ENDS = (
-    "However the table writes them, a range has a point before decimals, no thousands separator, and dates "
-    "such as 2024-12-31: 0.0 and 2000.0, not 0,0 and 2.000,0 (docs/tables.md)."
+    "Write a range with a point before decimals, no thousands separator, and dates such as 2024-12-31: 0.0 and 2000.0, "
+    "not 0,0 and 2.000,0. Next to a `format`, it may be written in this format, with years of four digits."
 )
 
 Span = tuple[int, int]
@@ -78,7 +78,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """A condition on a column.
+    """A condition on the values of a column.
 
     Args:
         weights: ``Float64[size]``: the share of each cell's values that meet it.
@@ -248,7 +248,8 @@ class Column:
 
     @property
     def made_up(self) -> bool:
-        """Return whether it is an identifier: never read, and every row gets a random one."""
+        """Return whether the column is an identifier: its values are never read, and every synthetic row gets a random
+        one."""
         return self.kind == "identifier"
 
     @property
@@ -258,12 +259,12 @@ class Column:
 
     @property
     def missing(self) -> int:
-        """Return the number of cells with values, which is also the index of the cell of missing values."""
+        """Return the number of cells with values, which is also the index of the cell for missing values."""
         return len(self.values) or self.bins
 
     @property
     def form(self) -> str:
-        """Return how its values are written, for people."""
+        """Describe in words how the column's values are written."""
         form = f"it is written as {self.format}" if self.format else _FORMS.get(self.kind, "")
         if self.format and self.kind == "integer":
             form += ", and contains whole numbers (a number with decimals is 0.0..100.0, or `kind: number`)"
@@ -282,11 +283,12 @@ class Column:
         return self.kind in ("integer", "number")
 
     def cell(self, value: object) -> int | None:
-        """Return the cell of a value from a file; None if it is not a value of this column, or missing and required."""
+        """Return the index of the cell that a value from a file belongs to; None if the column cannot have the
+        value."""
         return self.read(value)[0]
 
     def read(self, value: object) -> tuple[int | None, bool]:
-        """Return :meth:`cell`, and whether the value is beyond the range and counts as its nearest end."""
+        """Return the value's :meth:`cell`, and whether the value is beyond the range and counts as its nearest end."""
         if isinstance(value, np.generic):
             value = value.item()
         if self.kind in _TIMES and not is_missing(value):
@@ -320,14 +322,14 @@ class Column:
 
     @cached_property
     def plain(self) -> Column:
-        """Return the column of a synthetic table, in which numbers and dates have the standard form."""
+        """Return the same column with numbers and dates in the standard form, as in a synthetic table."""
         if not (self.format or self.marks):
             return self
         return Column.from_json({name: value for name, value in self.to_json().items() if name not in _OF_WRITING})
 
     def sample(self, cell: int, generator: np.random.Generator, within: Sequence[Span] = ()) -> Value | None:
-        """Return a value of a cell, at random if it has several, and of those in the spans ``within`` if there are any;
-        None for the missing one."""
+        """Return a random value of a cell (within the spans ``within``, if there are any); None for the cell of missing
+        values."""
         if self.made_up:
             return self.identifiers(1, generator)[0]
         if cell == self.missing:
@@ -349,7 +351,7 @@ class Column:
         return [invented(place, self.format) for place in places]
 
     def written(self, value: Any) -> Any:
-        """Return a value as the table writes it in text: in the declared format, a missing one as the first mark."""
+        """Return a value as the table writes it as text: in the declared format, a missing one as the first mark."""
         if value is None:
             return self.marks[0] if self.marks else None
         if not self.format or self.made_up or isinstance(value, str):
@@ -375,7 +377,7 @@ class Column:
         return str(first) if first == last else f"{first} to {last}"
 
     def by_title(self, values: Sequence[T]) -> dict[str, T]:
-        """Return the given values by the titles of the cells; values of cells with the same title are added up."""
+        """Return the values keyed by the titles of the cells. Values of cells with the same title are added up."""
         found: dict[str, T] = {}
         for cell, value in enumerate(values):
             title = self.title(cell)
@@ -383,7 +385,7 @@ class Column:
         return found
 
     def asked(self, text: str) -> Condition:
-        """Return the condition of ``A``, ``A|B``, ``5..9`` or ``missing``."""
+        """Parse a condition on the column: ``A``, ``A|B``, ``5..9`` or ``missing``."""
         weights = np.zeros(self.size)
         spans: list[Span] = []
         plain = self.plain
@@ -441,7 +443,7 @@ class Column:
         return types.get(self.kind, pa.string())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the declaration as in a YAML file, with the name."""
+        """Return the declaration of the column as in a YAML file, with its name."""
         fields: dict[str, Any] = {"name": self.name, "kind": self.kind}
         if self.required:  # if it is not, the field is left out, as in Releases without this field
             fields["required"] = True
@@ -571,7 +573,7 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def number_of(value: Any) -> int:
-    """Return a value as a number on the line of its range: whole numbers, days or seconds."""
+    """Return a value as a number: a whole number, or the days or seconds of a date or time."""
     if isinstance(value, datetime.datetime):
         return int((value - _EPOCH).total_seconds())
     return value.toordinal() if isinstance(value, datetime.date) else int(value)

@@ -44,7 +44,7 @@ def canonical(label: Label) -> str:
 
 
 def whole(number: float) -> float | int:
-    """Return a whole decimal as an integer; any other as it is."""
+    """Return a decimal without a fraction as an integer; any other number unchanged."""
     return int(number) if number.is_integer() else number
 
 
@@ -58,7 +58,7 @@ def without_zeros(text: str) -> str:
 
 
 class Places(dict[str, int]):
-    """A map from a label's canonical string to its place in the declared labels.
+    """Maps the canonical string of a label to its index in the declared labels.
 
     >>> Places(["1.0", "2.5"]).of(1), Places(["1.0", "v2"]).of("1"), Places(["01067"]).of(1067)
     (0, None, None)
@@ -73,13 +73,13 @@ class Places(dict[str, int]):
             self.update(plain)
 
     def of(self, label: Label) -> int | None:
-        """Return the place of a table's label; None if it is not declared."""
+        """Return the index of a label found in the table; None if it is not declared."""
         name = canonical(label)
         return self.get(without_zeros(name) if self._numbers else name)
 
 
 def is_missing(value: object) -> bool:
-    """Return whether a label or owner cell is empty: null, NaN, or white space."""
+    """Return whether the cell of a label or owner is empty: null, NaN, or white space."""
     if isinstance(value, str):
         return not value or value.isspace()
     return value is None or (isinstance(value, float) and math.isnan(value))
@@ -135,7 +135,7 @@ class LabelSet:
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """Return a name for each of the groups."""
+        """Return a name for each group of records."""
         return self.names or ("all",)
 
 
@@ -221,7 +221,7 @@ def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
 
 
 def output_type(labels: Iterable[Label], label_type: LabelType | None, data_type: LabelType | None) -> LabelType | None:
-    """Return the type of labels in the output; None: the type of each declared label.
+    """Return the type of labels in the output; None if each declared label keeps its type.
 
     ``label_type`` if the user set one, else ``data_type``, that of the data's column. But declared integers stay
     integers for a column of decimals (one null turns integers into decimals). If the data has no type (JSON),

@@ -26,7 +26,7 @@ LIKE = 'Write `source`, `plain`, or the options that read such a file: "delimite
 
 @dataclass(frozen=True)
 class Layout:
-    """The layout of a table. ValueError for an encoding or a delimiter that no file can have.
+    """How a table is laid out and written. Raises ValueError for an encoding or a delimiter that no file can have.
 
     Args:
         columns: names, in the table's order.
@@ -79,7 +79,7 @@ class Layout:
         return {"delimiter": self.delimiter, "encoding": self.encoding, "quotes": self.quotes}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields that are not the default."""
+        """Return the fields that differ from the default."""
         plain, fields = vars(Layout()), vars(self)
         found = {name: value for name, value in fields.items() if value != plain[name]}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}

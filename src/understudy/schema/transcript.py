@@ -54,7 +54,7 @@ _EXACT = 2**53  # whole numbers up to here are the same as integers and as float
 
 
 class Part(NamedTuple):
-    """A part of a text.
+    """One part of a text: a field, or what one speaker says or calls.
 
     Attributes:
         name: the name of the field or role, or :data:`TOOL` if a tool answers.
@@ -70,18 +70,18 @@ class Part(NamedTuple):
 
     @property
     def calls(self) -> bool:
-        """Return whether it is a call of a tool."""
+        """Return whether the part is a call of a tool."""
         return bool(self.tool) and self.name != TOOL
 
     @property
     def answers(self) -> bool:
-        """Return whether it is the answer of a tool."""
+        """Return whether the part is the answer of a tool."""
         return bool(self.tool) and self.name == TOOL
 
 
 @dataclass(frozen=True)
 class TextForm:
-    """The parts of a record's text. Public: it only contains names.
+    """The parts that the text of a record has. Public, because it contains only names.
 
     Args:
         fields: columns whose texts are written together, in this order.
@@ -194,16 +194,16 @@ class TextForm:
         return "\n".join(line for part in parts for line in said(part.content, everything=everything))
 
     def each(self, text: str, change: Callable[[str], str]) -> str:
-        """Return a transcript with all contents changed except those of calls; other texts are changed as a whole."""
+        """Return a transcript with ``change`` applied to all contents except calls; any other text is changed as a
+        whole."""
         parts = self.parse(text) if self else None
         if parts is None:
             return change(text)
         return self.render(part if part.calls else part._replace(content=change(part.content)) for part in parts)
 
     def cells(self, column: str, text: str) -> dict[str, Any]:
-        """Return a transcript as the columns that it was read from: strings (None if empty), or a dialogue's turns; a
-        text without parts as one column, called ``column``.
-        """
+        """Convert a transcript to the columns that it was read from: strings (None if empty), or the turns of a
+        dialogue. A text without parts becomes the one column ``column``."""
         if not self:
             return {column: text}
         if self.fields:
@@ -251,13 +251,13 @@ class TextForm:
 
     @property
     def told(self) -> tuple[str, ...]:
-        """Return the names of the typed columns that are computed from a text."""
+        """Return the names of the typed columns that are computed from a dialogue."""
         of_acts = (ENDS, *(f"{TURNS}.{act}" for act in self.acts)) if self.acts else ()
         return (TURNS, BEGINS, *of_acts, *(f"{CALLS}.{tool}" for tool in self.tools)) if self.roles else ()
 
     def tell(self, text: str) -> dict[str, int | str | None]:
-        """Return the values of these columns: the number of turns, and who begins; the act of the last turn (None
-        for none), how many turns have each act, and how often each tool is called."""
+        """Return the values of the computed columns: the number of turns, who begins, the act of the last turn (None
+        without), the number of turns with each act, and the number of calls of each tool."""
         parts = (self.parse(text) if self.roles else None) or ()
         if not parts:
             return {}
@@ -290,7 +290,7 @@ class TextForm:
         return cls(*(tuple(fields.get(name, ())) for name in ("fields", "roles", "acts", "tools")))
 
     def whole(self, parts: Sequence[Part]) -> tuple[Part, ...] | None:
-        """Return the parts, if a text of this form may consist of them."""
+        """Return the parts if they make a valid text of this form; else None."""
         if self.fields:
             return tuple(parts) if [part.name for part in parts] == list(self.fields) else None
         return tuple(parts) if parts and _answered(parts) else None
@@ -346,7 +346,7 @@ def _spelled_once(value: Any) -> Any:
 
 
 def turns_of(parts: Sequence[Part]) -> list[list[Part]]:
-    """Return the parts of each turn: the words, and the calls after them."""
+    """Group parts into turns: the words of a speaker, and the calls after them."""
     turns: list[list[Part]] = []
     for part in parts:
         if part.calls and turns and turns[-1][0].name == part.name:

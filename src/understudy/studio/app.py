@@ -179,7 +179,7 @@ _TICKS = 4
 
 @dataclass(frozen=True)
 class Book:
-    """The ledger, or its error."""
+    """What the page *Ledger* shows: the ledger and its datasets, or the error if it cannot be read."""
 
     location: str
     strict: bool

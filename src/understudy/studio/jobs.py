@@ -82,7 +82,7 @@ class GenerateForm:
         words = ["generate", str(self.release), f"--output={output}"]
         if records := values.get("records", "").strip():
             if not (records.isascii() and records.isdigit() and len(records) < 9 and 0 < int(records) <= MOST_RECORDS):
-                raise ConfigError("The number of records is not a whole number.", f"Use 1 to {MOST_RECORDS}.")
+                raise ConfigError("The number of records is not a whole number in range.", f"Use 1 to {MOST_RECORDS}.")
             words.append(f"--records={int(records)}")
         if self.models:
             if (llm := values.get("llm", self.model)) not in self.models:
@@ -103,7 +103,9 @@ def _report_words(run: FoundRun, values: Mapping[str, str]) -> list[str]:
 def _line(values: Mapping[str, str], name: str) -> str:
     value = values.get(name, "").strip()
     if len(value) > _LONGEST or not value.isprintable():
-        raise ConfigError(f"The field {name!r} is not a line of text.", f"Write at most {_LONGEST} characters.")
+        raise ConfigError(
+            f"The field {name!r} is too long, or is not a line of text.", f"Write one line of up to {_LONGEST}."
+        )
     return value
 
 

@@ -92,7 +92,7 @@ _OPEN = frozenset(
 
 @dataclass(frozen=True)
 class Gate:
-    """Reads texts and finds their faults.
+    """Reads synthetic texts and finds their faults.
 
     Args:
         languages: codes (ISO 639-1) of the allowed languages; empty for any.
@@ -133,7 +133,7 @@ class Gate:
         return "unfinished" if finish and _breaks_off(text, words, finish) else None
 
     def sift(self, records: Sequence[SyntheticRecord], plain: Callable[[str], str]) -> Sifted:
-        """Read all texts of a table; empty those that fail, unless all are accepted.
+        """Check all texts of a table. Texts that fail are emptied, unless all are accepted.
 
         Args:
             plain: the words of a text that has parts.
@@ -254,7 +254,7 @@ def _breaks_off(text: str, words: Sequence[str], finish: str) -> bool:
 
 @dataclass
 class Earlier:
-    """The texts so far, to find later ones that are nearly the same.
+    """The texts checked so far, for finding near-duplicates.
 
     Two are nearly the same if they share most of their runs of three words, without numbers. Four hashes find a text.
     """
@@ -263,7 +263,7 @@ class Earlier:
     _found: dict[int, frozenset[int]] = field(default_factory=dict)
 
     def takes(self, text: str) -> bool:
-        """Return whether a text is new, and add it to the earlier ones."""
+        """Return whether a text is not a near-duplicate of an earlier one, and remember it."""
         words = ["0" if word.isdigit() else word for word in split_words(text)]
         runs = frozenset(zlib.crc32(" ".join(run).encode()) for run in _runs(words, 3)) or frozenset(
             {zlib.crc32(" ".join(words).encode())}
@@ -279,7 +279,7 @@ class Earlier:
 
 @dataclass(frozen=True)
 class Reading:
-    """What the gate found in a table's texts.
+    """The gate's findings on a table's texts.
 
     Args:
         texts: how many were read.
@@ -303,7 +303,7 @@ class Reading:
 
     @property
     def sentence(self) -> str:
-        """A sentence for the user; empty if nothing was read.
+        """Return a sentence for the user; empty if nothing was read.
 
         >>> Reading(200, {"phrases": 2, "echo": 1}).sentence
         '197 of 200 texts passed the checks; 3 were left out: 2 keep none of their phrases, 1 repeats its prompt.'
@@ -318,11 +318,11 @@ class Reading:
 
     @property
     def reasons(self) -> str:
-        """The number of texts that fail, by reason, in words."""
+        """Return the number of texts that fail, by reason, in words."""
         return ", ".join(f"{count} {FAULTS[fault][count > 1]}" for fault, count in self.faults.items())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the counts."""
+        """Return the findings as JSON values."""
         return {"read": self.texts, "passed": self.texts - self.failed, "failed": dict(self.faults), "kept": self.kept}
 
 

@@ -30,7 +30,7 @@ Value = str | int | float | bool | datetime.date | datetime.datetime | None
 
 @dataclass(frozen=True)
 class Row:
-    """The typed columns of one record."""
+    """The values of the typed columns of one record."""
 
     values: tuple[Value, ...]
     details: str  # the values in words, for a prompt
@@ -45,7 +45,7 @@ def shown(value: Value) -> str:
 
 
 class Rows(Protocol):
-    """Rows for which texts are written."""
+    """A source of rows of typed columns, for which texts are written."""
 
     def take(self, label: int) -> Row:
         """Return the next row with this label."""
@@ -53,7 +53,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class Seed:
-    """The source of one text."""
+    """The source of one text: its label and phrases, and perhaps its row."""
 
     phrases: tuple[str, ...]  # released
     label: int  # index into the label set
@@ -62,7 +62,7 @@ class Seed:
 
 @dataclass(frozen=True)
 class SyntheticRecord:
-    """A synthetic text."""
+    """A synthetic text with its label and provenance."""
 
     text: str  # empty if the model gave none
     label: int  # index into the Release's label set
@@ -80,7 +80,7 @@ _USELESS = 0.85  # if this share of the first answers fail, no others are asked 
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes texts with a chat model, or, without one, each seed's phrases joined by ", "."""
+    """Writes texts with a chat model. Without one, a text is the phrases of its seed joined by ", "."""
 
     chat: ChatModel | None
     template: PromptTemplate
@@ -103,7 +103,8 @@ class Writer:
         return 0 if self.chat is None else self.parameters.samples or (ANSWERS if self.trained else 1)
 
     def write(self, seeds: Sequence[Seed]) -> Iterator[SyntheticRecord]:
-        """Return one record per seed, in order; without a text if the model gave none. NoText if it never did."""
+        """Yield one record per seed, in order; without a text if the model gave none. Raises NoText if the model wrote
+        no text at all."""
         if self.chat is None:
             for place, seed in enumerate(seeds, 1):
                 row, phrases = self._row(seed), list(seed.phrases)
@@ -133,7 +134,7 @@ class Writer:
         return given if given is not None else TEMPERATURE if self.trained else DEFAULT_TEMPERATURE
 
     def instead_of_phrases(self, label: int) -> tuple[str, ...]:
-        """Return what to write around if a label has no sure term: the label's name, or the document type."""
+        """Return the phrases for a label without a sure term: the label's name, or the document type."""
         name = self.labels[label].replace("_", " ") if self.labels else ""
         return (name or self.template.document_type,)
 
@@ -277,7 +278,7 @@ class Writer:
         return self.gate.fault(self.words_of(answer.text), phrases=phrases, prompt=prompt, finish=finish)
 
     def words_of(self, text: str) -> str:
-        """Return a text without the additions of its form."""
+        """Return the words of a text without what its form adds (JSON keys, names of parts)."""
         if self.form is None or not text:
             return text
         words = list[str]()
@@ -351,7 +352,7 @@ class Writer:
     def _rank(
         self, phrases: Sequence[str], prompt: Sequence[Message], row: Row | None, answer: Completion
     ) -> tuple[bool, bool, bool, float, bool]:
-        """As :func:`rank`, with answers that pass the gate before others, and then those that match their row."""
+        """Do as :func:`rank`, with answers that pass the gate before others, and then those that match their row."""
         there, score, whole = rank(answer, phrases, prompt)
         fits = row is None or self.form is None or self.form.fits(answer.text, row.told)
         return there, there and self._fault(answer, phrases, prompt) is None, there and fits, score, whole
@@ -372,7 +373,7 @@ def try_writing(chat: ChatModel, *, trained: bool) -> Reading:
 
 @dataclass(frozen=True)
 class Form:
-    """The form of every text: JSON that fits a schema, or the transcript of its parts.
+    """The form that every text must have: JSON that fits a schema, or a transcript of parts.
 
     Args:
         example: a text in this form for a prompt to show, of a public text and its phrases; None if there is none.
@@ -403,7 +404,7 @@ class NoText(ModelError):
 
 
 class Asker:
-    """Asks the chat model, each time for another sample, and reports the number of answers with text."""
+    """Asks the chat model, a new sample each time, and reports how many answers have text."""
 
     def __init__(self, chat: ChatModel, progress: Callable[[int, int], None], *, expected: int) -> None:
         self.chat = chat
@@ -414,7 +415,7 @@ class Asker:
         self._problems: Counter[str] = Counter()
 
     def ask(self, requests: Sequence[ChatRequest], *, again: bool = False) -> list[Completion]:
-        """Return the answers to ``requests``; those asked ``again`` are added to the expected number."""
+        """Return the answers to ``requests``. With ``again``, they are added to the expected number."""
         numbered = []
         for request in requests:
             numbered.append(replace(request, sample=request.sample + self._times[request.messages]))
@@ -449,7 +450,7 @@ _COPIED = 5  # consecutive words that mark a copy of the prompt's examples
 
 
 def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] = ()) -> tuple[bool, float, bool]:
-    """Return a key that is largest for the best answer: whether it has text, its score, whether it is complete.
+    """Return a sort key, largest for the best answer: whether it has text, its score, and whether it is complete.
 
     The score is the share of phrases kept. Small models recite the words that they were given ("rain, harvest,
     prices"), repeat themselves, or copy the examples of the prompt: a phrase directly after its neighbour in the prompt
@@ -488,7 +489,7 @@ _ENDS = (".", "!", "?", "…", "。", "！", "？", '"', "'", "”", "’", ")",
 
 
 def tidy(answer: Completion) -> str:
-    """Return the text of an answer, up to where it begins to repeat itself or breaks off.
+    """Return the text of an answer, ending before it repeats itself or breaks off.
 
     Small models repeat whole sentences without end: the text ends before the first repeated one (of three words or
     more). An answer that reached the token limit ends with its last whole sentence, if there is one. Halves of

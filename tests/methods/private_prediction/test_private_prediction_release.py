@@ -306,7 +306,7 @@ def test_what_is_told_and_kept_apart() -> None:
     told = Told()
     release(method(), [Row("a private text that is cut", 0), Row("short", 1)], told=told)
     assert told.diary == [{"private texts cut": 1, "to tokens": [16] * LABELS}]
-    assert told.said[0] == "Batches to decode texts for: 6, of which 1 at a time, with script@000000000000."
+    assert told.said[0] == "Batches to decode texts for: 6, 1 at a time, with script@000000000000."
     assert told.said[-1] == "Batches done: 6 of 6; texts: 18; private tokens in all: 72."
     assert len(told.said) == 7
     assert not any("cut" in line or "private text" in line for line in told.said)
@@ -331,7 +331,7 @@ def test_seeded_noise_repeats_though_several_batches_could_be_in_flight() -> Non
         for seed in (7, 7, 8)
     )
     assert once == again != other
-    assert "of which 1 at a time" in told.said[0]
+    assert "1 at a time" in told.said[0]
 
 
 # -- the texts are handed out -----------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ def test_the_promise_for_phrases_is_for_their_cap(shards: int, epsilon: float) -
     plan = given.plan(BUDGET, FACTS)
     assert plan.forecast["phrase_epsilon"] == phrase_epsilon(given, BUDGET)
     (note,) = plan.notes
-    assert f"more than {shards} record(s)" in note
+    assert f"more than {shards} record" in note
     stated = float(note.partition("release is (")[2].partition(",")[0])
     assert phrase_epsilon(given, BUDGET) <= stated <= phrase_epsilon(given, BUDGET) * 1.001
 
@@ -170,7 +170,7 @@ def test_owners_are_counted_in_place_of_records() -> None:
         (BUDGET, {"label_sizes": "a=1"}, "do not fit the declared labels"),
         (BUDGET, {"phrase_shards": 2}, "needs the phrases and their cap"),
         (BUDGET, {"phrases": "file"}, "needs the phrases and their cap"),
-        (BUDGET, {"phrases": "file", "phrase_shards": 2, "label_sizes": "noisy"}, "not protected for phrases"),
+        (BUDGET, {"phrases": "file", "phrase_shards": 2, "label_sizes": "noisy"}, "would not cover them"),
         (PURE, {}, "Gaussian noise needs a delta"),
         (Budget("1e-9", 0), {"noise": "laplace", "queries": 10**6}, "out of range"),
     ],

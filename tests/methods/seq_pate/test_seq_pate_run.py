@@ -179,7 +179,7 @@ def test_a_promise_for_phrases_is_checked_and_stated(config: Callable[..., RunCo
     assert PLANT not in str(told.value)
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
     made = release(config(phrases=str(file), phrase_shards=24)).release
-    assert any(note.startswith("Phrases: ") and "24 record(s)" in note for note in made.statement.notes)
+    assert any(note.startswith("Phrases: ") and "24 records" in note for note in made.statement.notes)
     assert "phrases" not in made.parameters
     assert files_holding(tmp_path / "out" / "release", b"phrases.txt") == []
 

@@ -15,6 +15,7 @@ import numpy as np
 from understudy.audit.mechanisms import models, sums
 from understudy.audit.mechanisms.bounds import Claim, Curve, ErrorLimits, Floats, best_bound, counted, limits
 from understudy.audit.mechanisms.sums import OWNER
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError
 from understudy.models.machine import require_local
 from understudy.privacy.guarantee import Budget
@@ -27,7 +28,8 @@ NO_PROOF = "A low bound is not a proof: it shows only what this attack found, an
 
 
 class Attack(Protocol):
-    """A mechanism with noise for some budget, and an attacker's test, who knows all except whether a unit is there."""
+    """A mechanism, with noise for a given budget, and an attack on it by someone who knows all data except whether one
+    unit is included."""
 
     @property
     def claim(self) -> Claim: ...
@@ -39,11 +41,12 @@ class Attack(Protocol):
 
 @dataclass(frozen=True)
 class Auditable:
-    """A mechanism that can be audited, on its worst ``neighbours``.
+    """A mechanism that can be audited, on the pair of neighbouring data sets (``neighbours``) that it distinguishes
+    best.
 
     Args:
-        attack: the mechanism with the noise that (epsilon, delta) asks for, and the attack on it. A mechanism of pure
-            differential privacy ignores delta and promises epsilon at 0.
+        attack: builds the attack for a given (epsilon, delta): the mechanism with the noise that this budget requires,
+            and the test that scores its outputs. For pure differential privacy it ignores delta.
         local: whether it needs torch, of the extra ``local``.
     """
 
@@ -68,7 +71,7 @@ class MechanismAudit:
         ideal: the approximate better bound if the mechanism spent its whole promise and the attack were perfect. Its
             distance from ``promised`` is due to the limited number of runs.
         ceiling: the bound if all runs were classified correctly: this number of runs cannot refute a higher promise.
-        runs: with the unit, and as many without it.
+        runs: number of runs with the unit, and also of those without it.
         confidence: the probability that no bound is too high is at least this.
     """
 
@@ -104,16 +107,19 @@ class MechanismAudit:
 def audit_mechanism(
     auditable: Auditable, budget: Budget, *, runs: int = 5000, confidence: float = 0.95
 ) -> MechanismAudit:
-    """Run a mechanism ``runs`` times with and as often without a unit, and bound its loss.
+    """Run a mechanism ``runs`` times with a unit and ``runs`` times without it. Return lower bounds on its privacy
+    loss.
 
     Args:
         budget: the promise of the mechanism.
-        confidence: that no bound is too high, in (0, 1).
+        confidence: the probability, in (0, 1), with which no bound is too high.
 
     Raises ConfigError if there are too few runs, the confidence is out of its range, or the budget does not fit.
     """
     if runs < LEAST_RUNS:
-        raise ConfigError(f"{runs} runs are too few.", f"Run a mechanism at least {LEAST_RUNS} times.")
+        raise ConfigError(
+            f"{plural(runs, 'run')} cannot show anything.", f"Run a mechanism at least {LEAST_RUNS} times."
+        )
     if not 0 < confidence < 1:
         raise ConfigError(f"Expected a confidence in (0, 1), got {confidence}.", "Give one such as 0.95.")
     if budget.epsilon > LARGEST_EPSILON:
@@ -226,7 +232,7 @@ MECHANISMS = {
 
 
 def chosen(name: str) -> Sequence[Auditable]:
-    """Return the mechanism of this name; or all of them (without torch, those that do not need it).
+    """Return the auditable mechanism of this name, or all for ``all`` (without torch, those that do not need it).
 
     Raises:
         ConfigError: if there is no such mechanism.

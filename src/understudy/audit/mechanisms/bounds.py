@@ -65,7 +65,7 @@ def upper_limit(found: ArrayLike, trials: int, *, alpha: float) -> Floats:
 
 @dataclass(frozen=True)
 class ErrorLimits:
-    """Upper limits of a test's two kinds of error; numbers, or arrays for many tests at once.
+    """Upper confidence limits of a test's two error rates; numbers, or arrays for many tests at once.
 
     Args:
         false_positive: of the share of runs without the unit that are called present, in (0, 1].
@@ -144,12 +144,13 @@ def best_bound(absent: Floats, present: Floats, bound: Bound, *, alpha: float) -
 
 
 def counted(runs: int) -> int:
-    """Return how many of ``runs`` are not used to choose a threshold."""
+    """Return how many of ``runs`` are used to count errors, rather than to choose the threshold."""
     return runs - runs // CHOOSING
 
 
 def limits(false_positives: ArrayLike, false_negatives: ArrayLike, trials: int, *, alpha: float) -> ErrorLimits:
-    """Return both limits, from the errors of each kind in ``trials`` runs; one is too low with at most ``alpha``."""
+    """Return the confidence limits of both error rates, from error counts in ``trials`` runs each; ``alpha`` is the
+    probability that one is too low."""
     return ErrorLimits(
         upper_limit(false_positives, trials, alpha=alpha / 2), upper_limit(false_negatives, trials, alpha=alpha / 2)
     )
@@ -188,7 +189,8 @@ class Claim:
 
     @property
     def curve(self) -> Curve | None:
-        """The additional promise that gives the number: mu of a Gaussian (also of sampled units) or rho; else None."""
+        """Return the kind of curve that the events promise besides their number (mu of a Gaussian, or rho); None if
+        there is none."""
         if all(isinstance(event, ZCDPEvent) for event in self.events):
             return "zCDP"
         if all(isinstance(event, GaussianEvent) or _is_certain(event) for event in self.events):
@@ -198,18 +200,18 @@ class Claim:
         return "sampled Gaussian" if alone else None
 
     def bound(self, limits: ErrorLimits) -> Floats:
-        """Return the least value that allows a test to err as seldom as this."""
+        """Return the least value of the promised number at which a test may have error rates within these limits."""
         return limits.epsilon(self.delta) if self.prior is None else limits.posterior(self.prior)
 
     def along_curve(self, limits: ErrorLimits) -> Floats:
-        """Return the least mu, or rho, that allows it."""
+        """Return the least mu, or rho, at which a test may have error rates within these limits."""
         if self.curve == "zCDP":
             return limits.rho
         missed = np.minimum(limits.false_negative + self._composition.failure, 1.0)
         return ErrorLimits(limits.false_positive, missed).mu(self._rate)
 
     def of_curve(self, parameter: float) -> float:
-        """Return the value of a mechanism of which only this mu, or rho, is known."""
+        """Convert a mu, or rho, to the promised number (epsilon at a delta, or a posterior)."""
         if self.prior is not None:
             return phi_bar(-normal_quantile(self.prior) - parameter)
         if self.curve == "zCDP":
@@ -219,7 +221,7 @@ class Claim:
         return math.log1p(self._rate * math.expm1(GDP(parameter).epsilon(delta)))
 
     def power(self, false_positive: float) -> float:
-        """Return how often, at most, a test with this error rate may be right."""
+        """Return the largest true-positive rate that the promise allows at this false-positive rate."""
         if self.prior is not None:
             from understudy.privacy.secrets.composition import posterior
 

@@ -86,7 +86,7 @@ class ScriptedLogits:
 
 @dataclass(frozen=True)
 class TokenAttack:
-    """Is there a record for the first half of the vocabulary? The score counts sampled tokens of that half.
+    """Attack on sampled tokens: the score counts tokens of that half of the vocabulary which the unit favours.
 
     Args:
         others: logits: row 0 public, then the rows of other records of the batch.
@@ -122,7 +122,7 @@ class TokenAttack:
 def private_tokens(
     clipping: Clipping, budget: Budget, *, vocabulary: int = 2, rows: int = 1, batch_size: int = 1
 ) -> TokenAttack:
-    """Sample tokens of a batch, clipped as much as ``budget`` requires.
+    """Return the attack on sampling tokens for a batch, clipped as much as ``budget`` requires.
 
     Without the unit, the mean favours the second half of the vocabulary by one clip range (because of another record or
     public values); with it, the first half.
@@ -148,7 +148,7 @@ def private_tokens(
 
 @dataclass(frozen=True)
 class TestAttack:
-    """Did a run of the test find many tokens public before its first private one?
+    """Attack on the sparse vector: the score is how many tokens are found public before the first private one.
 
     The unit lowers every distance but the last, and raises the last (Lyu, Su and Li 2017).
 
@@ -175,14 +175,15 @@ class TestAttack:
         return np.array(found, dtype=np.float64)
 
     def distance(self, rows: Sequence[Sequence[float]]) -> int:
-        """Return the real distance of the rows from the public distribution."""
+        """Return the distance of the rows' predictions from the public distribution, computed by the real code."""
         scripted: Any = ScriptedLogits([_FIRST, *rows])
         grid, size, divisors = TokenTest.grid, self.mechanism.batch_size, [1] * len(rows)
         return distance_from_public(scripted, scripted.candidates, grid=grid, batch_size=size, divisors=divisors)
 
 
 def token_test(budget: Budget) -> TestAttack:
-    """Make one run of the test with a pure epsilon's noise; distances are one scale either side of the threshold."""
+    """Return the attack on one run of the test with noise for a pure epsilon. Distances are one noise scale below or
+    above the threshold."""
     apart = max(1, round(4 / float(budget.epsilon)))  # records: twice the scale
     size = 4 + apart
     test = TokenTest((size + 1 + apart / 2) / size, 2 / (size * float(budget.epsilon)))
@@ -193,7 +194,7 @@ def token_test(budget: Budget) -> TestAttack:
 
 @dataclass(frozen=True)
 class SubsetAttack:
-    """Is there a record for the first of two tokens? The score is how often that token is chosen.
+    """Attack on few-shot tokens: the score is how often the first of two tokens, which the unit predicts, is chosen.
 
     A subset predicts the token of the first record that it is dealt, or the second token if it has none. The unit's
     record comes before all others.
@@ -231,7 +232,8 @@ class SubsetAttack:
 
 
 def few_shot(noise: SubsetNoise, budget: Budget, *, rate: float, tokens: int) -> SubsetAttack:
-    """Choose tokens by two subsets, with the noise that ``budget`` requires; other records predict the second token."""
+    """Return the attack on tokens chosen by two subsets, with the noise that ``budget`` requires; other records predict
+    the second token."""
     pure = noise == "votes"
     if pure:
         budget = Budget(budget.epsilon, 0)
@@ -251,7 +253,8 @@ _CLIPPING_NORM = 0.7
 
 
 class LinearModel:
-    """A model whose loss for token t is weights . table[t], instead of :class:`~understudy.models.training.LoRA`.
+    """A model whose loss for token t is weights . table[t]; it replaces :class:`~understudy.models.training.LoRA` in an
+    audit.
 
     Args:
         table: ``Float[tokens, P]``, the gradient of each token's loss.
@@ -273,7 +276,7 @@ class LinearModel:
 
 @dataclass(frozen=True)
 class GradientAttack:
-    """Is the canary among the units whose clipped gradients were summed, each step over a fresh sample?
+    """Attack on DP-SGD: was the canary among the units whose clipped gradients were summed?
 
     The score is the log-likelihood ratio along the direction in which the canary moves a sum, summed over steps. If
     units are sampled, the others must not move sums in that direction, or their coins would blur it.
@@ -328,7 +331,8 @@ def _row(token: int) -> TokenRow:
 
 
 def dp_sgd(budget: Budget, *, rate: float, steps: int, records: int = 1) -> GradientAttack:
-    """Make steps with the noise that ``budget`` requires; several ``records`` are an owner's, with equal gradients."""
+    """Return the attack on steps with the noise that ``budget`` requires; several ``records`` belong to one owner and
+    have equal gradients."""
     mechanism = DPSGD(subsampled_multiplier(budget, rate=rate, count=steps), rate, steps, _CLIPPING_NORM)
     linear: Any = LinearModel(_TABLE)
     return GradientAttack(
@@ -383,7 +387,7 @@ class _Readings:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ScriptedFaculty(Faculty):
-    """Teachers who do not learn: one answers 1 if its shard has a text that reverses it, -1 otherwise."""
+    """Teachers that do not learn: a teacher answers 1 if its shard has a text that reverses it, and -1 otherwise."""
 
     def train(self, shards: Sequence[Sequence[TokenRow]]) -> NDArray[np.float32]:
         return np.array([[1 if any(1 in row.target for row in shard) else -1] for shard in shards], dtype=np.float32)
@@ -402,13 +406,16 @@ def faculty() -> ScriptedFaculty:
 
 
 def trained(rows: Sequence[Row], unit: Unit, kind: type[Teachers] = Teachers) -> InMemory:
-    """Return the teachers of these records; the real code gives each its shard."""
+    """Return these records as batches for teachers; the real code assigns each record to a shard."""
     with tempfile.TemporaryDirectory() as folder:
         return InMemory(list(kind(faculty(), COUNT, corpus(rows, unit), Path(folder)).batches()))
 
 
 def questions(count: int, candidates: Sequence[int] = CANDIDATES) -> Questions:
-    """Return questions about one place; the unit's teacher answers the first candidate, all others the second."""
+    """Return ``count`` questions about the same position, with these candidate tokens.
+
+    The teacher with the unit answers the first candidate; all others answer the second.
+    """
     zeros = np.zeros(count, dtype=np.int32)
     row = TokenRow((0,), np.array([1], dtype=np.int32))
     return Questions([row], zeros, zeros, np.tile(np.array(candidates, dtype=np.int32), (count, 1)))
@@ -423,7 +430,8 @@ def seq_pate(
     answers: Literal["probabilities", "votes"] = "probabilities",
     unit: Unit | None = None,
 ) -> SumAttack:
-    """Make all rounds, with ``queries`` in total, and the noise of SeqPATE's plan; an owner has three records."""
+    """Return the attack on all rounds of SeqPATE, with ``queries`` in total and its plan's noise; an owner has three
+    records."""
     unit = unit or Unit()
     parameters = SeqPATEParameters(
         declared_records=2 * COUNT,

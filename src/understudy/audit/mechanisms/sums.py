@@ -88,7 +88,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class InMemory:
-    """Batches that are read once, and are the same objects in every pass."""
+    """Batches in memory that are read once and are the same objects in every pass."""
 
     parts: Sequence[Any]
 
@@ -113,7 +113,7 @@ _RECORDS = (
 
 
 class Remembered:
-    """A query that sums each batch once: the same few batches are repeated, and its sums are exact.
+    """A query that caches the exact sum of each batch, because an audit repeats the same few batches.
 
     Args:
         key: identifies batches; by default they must be the same objects.
@@ -142,7 +142,7 @@ class Measured:
 
     @property
     def chances(self) -> Sequence[float]:
-        """The probabilities that 0, 1, 2, ... of the unit's records are in the sample."""
+        """Return the probabilities that 0, 1, 2, ... of the unit's records are in the sample."""
         if isinstance(self.mechanism, SampledSum):
             return tuple(poisson_binomial(self.mechanism.inclusion[0]))
         rate = self.mechanism.rate
@@ -150,13 +150,13 @@ class Measured:
 
     @property
     def rate(self) -> float | None:
-        """The rate at which each record is sampled, afresh in every release."""
+        """Return the rate at which each record is sampled, afresh in every release."""
         return self.mechanism.inclusion[0][0][0] if isinstance(self.mechanism, SampledSum) else None
 
 
 @dataclass(frozen=True)
 class SumAttack:
-    """Was the unit in the data of these sums, all of which are released?
+    """Attack on noisy sums: was the unit in the data?
 
     The score is the log-likelihood ratio of the answers, for the noise that the mechanisms state (Neyman and Pearson
     1933: no test is better). If units are sampled, no other unit moves the numbers that they move, as it would only
@@ -212,7 +212,7 @@ def query_of(kind: QueryName, noise: NoiseKind) -> Query[BoundedBatch]:
 
 
 def one_sum(kind: QueryName, noise: NoiseKind, budget: Budget) -> SumAttack:
-    """Make one query, with the noise that ``budget`` requires; neighbours differ by a record."""
+    """Return the attack on one query, with the noise that ``budget`` requires; neighbours differ by a record."""
     pure = noise == "laplace"
     multiplier = 1 / float(budget.epsilon) if pure else gaussian_split(budget, [1.0])[0]
     query = query_of(kind, noise)
@@ -221,8 +221,8 @@ def one_sum(kind: QueryName, noise: NoiseKind, budget: Budget) -> SumAttack:
 
 
 def dp_kps(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack:
-    """All releases of DP-KPS at its defaults, with the noise of its plan: weighted counts of all records, by
-    label, and by the values of typed columns."""
+    """Attack all releases of DP-KPS at its defaults, with its plan's noise: weighted counts of all records, by label,
+    and by the values of typed columns."""
     parameters = DPKPSParameters(noise=noise, top_terms=len(TERMS), length=len(TERMS), terms_per_record=len(TERMS))
     facts = PublicFacts(unit, LabelSet(("yes", "no")), columns=COLUMNS)
     plan = make_plan(parameters, budget, facts, vocabulary_size=len(TERMS))
@@ -235,7 +235,7 @@ def dp_kps(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack:
 
 
 def dp_kde(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack:
-    """All releases of DP-KPS as published for sequences of two terms, with the noise of its plan."""
+    """Attack all releases of DP-KPS as published for sequences of two terms, with its plan's noise."""
     of_terms = kde_plan.DPKDEParameters(noise=noise, mode="iterative", length=2, top_terms=2, features=_FREQUENCIES)
     plan = kde_plan.make_plan(of_terms, budget, PublicFacts(unit, LabelSet(("yes", "no"))))
     names: tuple[QueryName, ...] = ("counts", "density", "prefixes")
@@ -248,7 +248,7 @@ def dp_kde(noise: NoiseKind, unit: Unit, budget: Budget) -> SumAttack:
 
 
 def charged_metrics(unit: Unit, budget: Budget) -> SumAttack:
-    """The counts behind released metrics, with a classifier that is always right."""
+    """Attack the counts behind released metrics, with a classifier that is always right."""
     metrics = ChargedMetrics("audit", unit, float(budget.epsilon), ["a classifier"], seed=0)
     always = {"a classifier": lambda batch: np.ones(len(batch.texts), dtype=np.bool_)}
     query = MetricCounts(LABELS, always, unit)
@@ -266,13 +266,14 @@ def _attack(sums: Sequence[Measured], unit: Unit, delta: float, others: Sequence
 
 
 def embeddings(places: Sequence[int], labels: Sequence[int], units: Sequence[int]) -> InMemory:
-    """Return records of these units and labels, each in one of two places."""
+    """Return records of these units and labels whose embeddings are one of two vectors."""
     vectors = integer_vectors(np.eye(2, dtype=np.float32)[list(places)])
     return InMemory([Block(vectors, np.array(labels, dtype=np.int32), np.array(units, dtype=np.int64))])
 
 
 def votes(unit: Unit) -> VoteHistogram:
-    """Return the real query: two labels with two candidates each; every record votes for both of its label."""
+    """Return the real query of votes: two labels with two candidates each; every record votes for both candidates of
+    its label."""
     return VoteHistogram(VotesSpec(unit, NEAREST), _CANDIDATES, _CANDIDATE_LABELS)
 
 
@@ -283,7 +284,7 @@ def _added(unit: Unit) -> InMemory:
 
 
 def aug_pe(rounds: int, unit: Unit, budget: Budget) -> SumAttack:
-    """The votes of ``rounds`` rounds with the noise of Aug-PE's plan. All rounds have the same candidates."""
+    """Attack the votes of ``rounds`` rounds with the noise of Aug-PE's plan. All rounds have the same candidates."""
     spend: Budget | SecretBudget = secret_budget(budget) if unit.kind == "secret" else budget
     parameters = AugPEParameters(rounds=rounds, nearest=NEAREST)
     planned = planned_sums(parameters, spend, PublicFacts(unit))
@@ -309,7 +310,7 @@ def _topic_sums(unit: Unit, budget: Budget) -> dict[str, Measured]:
 
 
 def topics(unit: Unit, budget: Budget) -> SumAttack:
-    """All releases of topics, with the noise of their plan. All records of the worst unit are in one topic."""
+    """Attack all releases of topics, with their plan's noise. All records of the worst unit are in one topic."""
     sums = list(_topic_sums(unit, budget).values())
     mine = OWNER.max_records if unit.kind == "owner" else 1
     present = embeddings([0, 1] + [0] * mine, [0] * (2 + mine), [0, 1] + [2] * mine)
@@ -319,7 +320,7 @@ def topics(unit: Unit, budget: Budget) -> SumAttack:
 
 @dataclass(frozen=True)
 class SampleAttack:
-    """Was the unit in the data of these sums, which are all over one sample? The score is that of :class:`SumAttack`.
+    """Attack on several noisy sums over one sample: was the unit in the data? The score is that of :class:`SumAttack`.
 
     Args:
         queries: by the names of the sums; the records' embeddings are all equal.
@@ -348,13 +349,13 @@ class SampleAttack:
 
 
 def _alike(data: Batches[Any]) -> InMemory:
-    """The records, all in one place."""
+    """Return the records in one place, in memory."""
     found = [embeddings([0] * len(batch.texts), batch.labels, batch.units) for batch in data.batches()]
     return InMemory([block for each in found for block in each.parts])
 
 
 def sampled_topics(unit: Unit, budget: Budget, *, rate: float) -> SampleAttack:
-    """All releases of topics on a sample, with the least noise that keeps within the budget."""
+    """Attack all releases of topics on a sample, with the least noise that keeps within the budget."""
     less = subsampled_multiplier(budget, rate=rate, count=1) / gaussian_split(budget, [1.0])[0]
     measured = _topic_sums(unit, budget)
     planned: dict[str, Any] = {name: each.mechanism for name, each in measured.items()}
@@ -367,7 +368,8 @@ def sampled_topics(unit: Unit, budget: Budget, *, rate: float) -> SampleAttack:
 
 @dataclass(frozen=True)
 class Corners:
-    """An embedder that maps ``texts``, by default the secret's records, to one corner, and all others to another."""
+    """An embedder that maps ``texts`` (by default the records with the secret) to one vector, and all others to
+    another."""
 
     texts: Collection[str] = (_SECRET,)
     model_id = "corners"
@@ -385,7 +387,7 @@ def guide(unit: Unit, budget: Budget) -> SumAttack:
 
 
 def sampled_guide(unit: Unit, budget: Budget, *, rate: float) -> SumAttack:
-    """Return the guide with the least noise at which a sample keeps within the budget."""
+    """Return the attack on a guide over a sample, with the least noise that the budget allows."""
     whole = guide(unit, budget)
     query, multiplier = whole.sums[0].query, subsampled_multiplier(budget, rate=rate, count=1)
     mechanism = SubsampledSum(multiplier, rate, query.sensitivity, query.shape)
@@ -393,7 +395,7 @@ def sampled_guide(unit: Unit, budget: Budget, *, rate: float) -> SumAttack:
 
 
 def columns(unit: Unit, budget: Budget) -> SumAttack:
-    """All releases of typed columns, with the noise of their plan; all sets are measured.
+    """Attack all releases of typed columns, with their plan's noise; all sets are measured.
 
     The expected counts are 0, so that every record moves every score as much as possible.
     """
@@ -411,7 +413,8 @@ def columns(unit: Unit, budget: Budget) -> SumAttack:
 
 
 def cluster_sums() -> ClusterSums:
-    """Return the real query: a label for the secret's records and one for the others, with one cluster each.
+    """Return the real query with two labels, one for the records with the secret and one for the others, and one
+    cluster each.
 
     The centres are so far from the records that their residuals are clipped.
     """
@@ -432,7 +435,7 @@ def ratio_of_sampled(along: Floats, length: float, chances: Iterable[float]) -> 
 
 
 def sec_pe(budget: Budget, *, rate: float, records: int, releases: int = 1) -> SumAttack:
-    """Sums, each over a fresh sample, with the noise that SecPE's plan would calibrate for the secret only."""
+    """Attack sums over fresh samples, with the noise that SecPE's plan calibrates for the secret alone."""
     inclusion = (((rate, records),),)
     spend = secret_budget(budget)
     query, multiplier = cluster_sums(), calibrate(spend, inclusion, releases=releases)
@@ -451,7 +454,7 @@ Sums = Mapping[str, int]
 
 @dataclass(frozen=True)
 class SelectionAttack:
-    """Was the unit among those whose names are selected?
+    """Attack on the selection of names: was the unit among those whose names are selected?
 
     The score is the log-likelihood ratio of the shown numbers (Neyman and Pearson 1933) of names that are always shown;
     a name that only the unit has decides.
@@ -491,7 +494,8 @@ _CERTAIN = 1e6
 def discovered(
     unit: Unit, budget: Budget, *, query_of: Callable[..., OpenQuery] = UnlistedTerms, most: int = len(_KNOWN) + 1
 ) -> SelectionAttack:
-    """Return the real query with the noise and threshold that ``budget`` requires, a tenth of delta for lone names."""
+    """Return the attack on term discovery, with the noise and threshold that ``budget`` requires (a tenth of delta for
+    lone names)."""
     lone = budget.delta / 10
     multiplier = gaussian_split(Budget.of(budget.epsilon, budget.delta - lone), [1.0])[0]
     mechanism = NoisySelection(multiplier, float(lone), most)
@@ -506,5 +510,5 @@ def discovered(
 
 
 def by_name(query: OpenQuery, data: Any) -> dict[str, int]:
-    """Return all exact sums. Private."""
+    """Return the exact sum of every name. Private."""
     return {name: int(each) for names, sums in query.sums(data) for name, each in zip(names, sums, strict=True)}

@@ -59,7 +59,8 @@ def open_command(
 ) -> None:
     """Open the dataset NAME with a cap on what all of its runs together may spend.
 
-    The options that say what is protected are those of a run.
+    The dataset's unit stays as it is opened, and its runs must have the same one: records, or with --owner COLUMN the
+    owners in that column, or secrets.
     """
     from understudy.corpus.secrets import make_detectors
     from understudy.run.settings import ProtectionParameters
@@ -80,7 +81,7 @@ def open_command(
                     "Name them with --secrets, --secrets-file or --secret-detectors, as in the runs.",
                 )
             dataset = book.open_dataset(name, cap=protection.budget, unit=unit, rule=rule)
-        said = f"Dataset {name} is open in {book.location}: cap {dataset.cap}."
+        said = f"Dataset {name} is open in {book.location}: cap {dataset.cap}, protecting one {dataset.unit.name}."
         answer(as_json, {**_facts(book), **dataset.to_json()}, said)
 
 

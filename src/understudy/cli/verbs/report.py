@@ -39,6 +39,5 @@ def report(
         raise ConfigError("No run given.", "Name its output folder, or --config with the file of the run.")
     runs = runs or (str(file["output"]),)
     made = api.report(*runs, **values)
-    pages = [(str(each.shareable), each.internal and str(each.internal)) for each in made]
-    fields = {"reports": [{"shareable": public, "internal": inside} for public, inside in pages]}
-    answer(as_json, fields, *(page for each in made for page in (each.shareable, each.internal) if page is not None))
+    reports = [{name: None if page is None else str(page) for name, page in vars(each).items()} for each in made]
+    answer(as_json, {"reports": reports}, *(page for each in reports for page in each.values() if page is not None))

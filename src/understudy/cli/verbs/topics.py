@@ -55,13 +55,13 @@ def topics(config: str | None, as_json: bool, **values: Any) -> None:
     Writes the page release/topics.html in the output folder and prints its path. You may hand this page out. The same
     command resumes.
     """
-    from understudy.report.topics import PAGE, write_topics
+    from understudy.report.topics import write_topics
     from understudy.run.topics import find_topics
 
     settings = with_output(run_config({**given(values, config), "method": TOPICS}))
     with listener() as told:
         found = find_topics(settings, listener=told)
     assert found.folder is not None
-    page = write_topics(found, found.folder.shareable / PAGE)
+    page = write_topics(found, found.folder.topics_file)
     fields = {"output": str(found.folder.root), "release": str(found.folder.release_file(TOPICS)), "page": str(page)}
     answer(as_json, {**fields, "topics": found.to_json()}, page)

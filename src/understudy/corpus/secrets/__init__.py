@@ -85,7 +85,7 @@ class SecretFinder:
 
     @property
     def numbered(self) -> tuple[str, ...]:
-        """Return the keys of ``strings``, each once: key i is secret i. Private."""
+        """Return the keys of ``strings`` without repetition: key i belongs to secret i. Private."""
         return self._numbered
 
     def __repr__(self) -> str:
@@ -105,7 +105,7 @@ class SecretFinder:
         return found
 
     def key(self, string: str) -> str:
-        """Return the key of a secret that is all of ``string``; empty if it is not a secret."""
+        """Return the key of the secret that ``string`` is; empty if it is not a secret."""
         folded = fold(string)
         known = self._own.get(folded)
         if known is not None:
@@ -117,7 +117,7 @@ class SecretFinder:
         return next((fold(spelling) for spelling in spellings if spelling is not None), folded)
 
     def keys(self, string: str) -> set[str]:
-        """Return the keys of all secrets that are all of ``string``, read in any way."""
+        """Return the keys of all secrets that ``string`` can be read as."""
         found = {key for reading in readings(string) if (key := self.key(reading))}
         return found.union(*(self._forms.get(fold(reading), ()) for reading in readings(string)))
 

@@ -150,7 +150,7 @@ _NO_PHONE = re.compile(
 
 @dataclass(frozen=True)
 class PhoneDetector:
-    """The detector ``phone``. It tests a bounded number of runs for every group of digits.
+    """Finds telephone numbers (detector ``phone``). The work per group of digits is bounded.
 
     A chain is a run of digits with only such separators as one number may have inside. A chain that can be one number
     is one. But a count or an hour may be next to a number, so runs of the chain's groups are read as numbers too: all
@@ -189,7 +189,7 @@ class _Chain:
         self._digits = sum(end - start for start, end in self._groups)
 
     def numbers(self, glued_before: bool, glued_after: bool) -> Iterator[str]:
-        """Yield every number; a first or last group that is attached to a word does not belong to one."""
+        """Yield every number in the chain. A first or last group that touches a word belongs to no number."""
         count = len(self._groups)
         whole = _number(self._text) if self._digits < 20 else None
         if whole is not None and not glued_before and not glued_after:

@@ -96,8 +96,8 @@ def _sizes(pairs: int) -> list[int]:
 
 
 def least_copied(pairs: int) -> int:
-    """Return how many of the used records must be copied to be found with probability POWER: their pairs differ
-    most, and the others are fair coins.
+    """Return how many used records the texts must copy for the test to notice with probability POWER: the pairs of the
+    copied ones differ most, and those of the others are fair coins.
 
     >>> least_copied(1000)
     14

@@ -76,7 +76,8 @@ def share(
     none: str = NO_TEXTS,
     private: bool = True,
 ) -> MetricValue:
-    """Return ``count`` of ``total``, with Wilson's interval; None, with the note ``none``, if the total is 0."""
+    """Return ``count`` of ``total`` as a share, with Wilson's interval; if the total is 0, None with the note
+    ``none``."""
     if total == 0:
         return MetricValue(metric, None, of, settings=settings, note=none)
     return MetricValue(metric, count / total, of, wilson_interval(count, total), settings, reads_private=private)
@@ -92,7 +93,8 @@ def ratio(
     none: str,
     **sampling: int,
 ) -> MetricValue:
-    """Return the sum of all texts' parts over that of their wholes, with an interval; the note ``none`` if it is 0."""
+    """Return the sum of ``parts`` over the sum of ``wholes``, with an interval; if the latter is 0, None with the note
+    ``none``."""
     parts, wholes = parts[wholes > 0], wholes[wholes > 0]
     if not len(wholes):
         return MetricValue(metric, None, of, settings=settings, note=none)
@@ -124,7 +126,7 @@ def chance_of_none(marked: NDArray[np.int64], texts: int, chosen: int) -> NDArra
 
 
 def mean_of_choices(size: int, texts: int) -> str:
-    """Return the note for expectations by :func:`chance_of_none`; empty if all texts are chosen."""
+    """Return the note for values computed by :func:`chance_of_none`; empty if all texts are chosen."""
     return "" if size == texts else f"The mean over all choices of {size} of its texts."
 
 
@@ -189,7 +191,7 @@ def over_subsamples(
     high: float = math.inf,
     settings: Mapping[str, Setting] | None = None,
 ) -> MetricValue:
-    """The value of a ``statistic`` in [0, ``high``] that takes the chosen rows of each table, ``Bool[n]``."""
+    """Measure a ``statistic`` in [0, ``high``] of the chosen rows ``Bool[n]`` of each table, with an interval."""
     chosen = whole_and_subsamples(sizes, seed=seed, resamples=resamples)
     values = [statistic(*rows) for rows in zip(*chosen, strict=True)]
     return value_of_subsamples(metric, values, chosen, of, low=0.0, high=high, settings=settings)
@@ -203,7 +205,7 @@ def between_subsamples(
     of: str,
     **more: Any,
 ) -> MetricValue:
-    """As :func:`over_subsamples`, of a ``statistic`` of the chosen rows of two tables."""
+    """Measure a ``statistic`` of the chosen rows of two tables, with an interval (see :func:`over_subsamples`)."""
 
     def between(one: NDArray[np.bool_], two: NDArray[np.bool_]) -> float:
         return statistic(ours[one], theirs[two])

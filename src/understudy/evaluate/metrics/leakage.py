@@ -47,7 +47,8 @@ UNIQUE = metric_named("unique_ngram_containment")
 def measure_copying(
     real: Sequence[Sequence[str]], others: Mapping[str, Sequence[Sequence[str]]], *, seed: int, resamples: int
 ) -> list[MetricValue]:
-    """Return copied spans and n-grams of ``others`` (by table name), from ``real``: the words of each text."""
+    """Measure how many word sequences each table of ``others`` copies from ``real``; both are given as words per
+    text."""
     values: list[MetricValue] = []
     sampling = {"seed": seed, "resamples": resamples}
     smallest = min(len(texts) for texts in others.values())
@@ -104,7 +105,7 @@ PUBLIC = metric_named("pii_replayed_public")
 def measure_replay(
     real: Sequence[str], others: Mapping[str, Sequence[str]], *, public: Sequence[str], detectors: Sequence[str]
 ) -> list[MetricValue]:
-    """Return how much of the real texts' personal data is in other texts, by detector."""
+    """Measure how much of the real texts' personal data occurs in other texts, by detector."""
     return [each for detector in make_detectors(detectors) for each in _of_detector(detector, real, others, public)]
 
 
@@ -228,11 +229,13 @@ class Phrases:
         self._first = int(sizes[: len(real)].sum())
 
     def longest(self) -> Ints:
-        """Return ``Int64[len(others)]``: the words of the longest phrase that a text shares with a real one."""
+        """Return, for each other text, the length in words of the longest phrase that it shares with a real text:
+        ``Int64[len(others)]``."""
         return self._by_text(np.maximum, self._copied)
 
     def covered(self, n: int) -> tuple[Ints, Ints]:
-        """Return, for each other text, the number of its words in copied phrases of ``n`` words or more, and all."""
+        """Return, for each other text, the number of its words in copied phrases of ``n`` words or more, and the number
+        of all its words."""
         copied = self._copied
         change = np.zeros(len(copied) + 1, dtype=np.int64)
         starts = np.flatnonzero(copied >= n)
@@ -242,7 +245,8 @@ class Phrases:
         return self._by_text(np.add, inside), self._by_text(np.add, self._left > 0)
 
     def ngrams(self, n: int) -> tuple[Ints, Ints, Ints]:
-        """Return, for each other text, how many of its n-grams occur in a real text, in exactly one, and all."""
+        """Return, for each other text, how many of its n-grams occur in any real text, in exactly one real text, and in
+        total."""
         level = n.bit_length() - 1
         ranks = self._ranks[min(level, len(self._ranks) - 1)]
         at = np.flatnonzero(self._end - np.arange(len(self._end)) >= n)
@@ -267,7 +271,7 @@ class Phrases:
 
     @cached_property
     def _ranks(self) -> list[NDArray[np.int32]]:
-        """For k = 0, 1, ... yield the rank of the 2^k words from each position, cut at the text's end; until all
+        """Return, for k = 0, 1, ..., the rank of the 2^k words from each position (cut at the text's end), until all
         differ."""
         ranks = [self._words]
         distinct, places = 0, np.arange(len(self._words))
@@ -302,7 +306,7 @@ class Phrases:
 
 
 def _dense(first: NDArray[np.integer], second: NDArray[np.integer]) -> NDArray[np.int32]:
-    """Number pairs of numbers from 0, in the order of the pairs. (NumPy's unique takes twice the memory.)"""
+    """Number pairs of numbers from 0, in the order of the pairs. Uses half the memory of NumPy's unique."""
     keys = first.astype(np.int64) * (int(second.max(initial=0)) + 1) + second
     order = np.argsort(keys)
     keys = keys[order]
@@ -422,7 +426,8 @@ NEARER = metric_named("nearer_to_real_than_holdout")
 
 
 def measure_neighbours(real: Sample, others: Mapping[str, Sample], **sampling: int) -> list[MetricValue]:
-    """Return distances and their ratios for each table; and which of them synthetic texts are nearer to.
+    """Measure the distance of each table to its nearest real texts, and which texts are nearer to real than to held-out
+    ones.
 
     Without embeddings, or with too few real texts, there is a note instead of a value.
     """

@@ -46,8 +46,8 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Profile:
-    """One table: how many texts, how long they are in words, how many have which label (empty without labels) and which
-    cell of each typed column, in the order of its cells (empty without such columns)."""
+    """The sizes of one table: number of texts, histogram of their lengths in words, and counts by label and by cell of
+    each typed column."""
 
     texts: Count
     words: Histogram
@@ -76,7 +76,8 @@ class Point:
 
 @dataclass(frozen=True)
 class Overview:
-    """Several tables side by side, by name (``real``, ``synthetic``). Private as soon as one of them is."""
+    """Charts that compare several tables, by name (``real``, ``synthetic``). Private if any of the tables is
+    private."""
 
     profiles: Annotated[Mapping[str, Profile], Field(max_length=50)]
     topics: Annotated[tuple[Topic, ...], Field(max_length=1000)]
@@ -108,7 +109,7 @@ def make_overview(tables: Mapping[str, Sample], *, points: int = 1500, topics: i
 
 
 def profiles(tables: Mapping[str, Sample], words: Mapping[str, Sequence[Sequence[str]]]) -> dict[str, Profile]:
-    """Return each table's numbers. Lengths are counted in bins of a whole number of words, the same for all tables.
+    """Return each table's profile. All tables share bins of a whole number of words.
 
     The bins reach just beyond the 99th percentile of all tables together: the few longer texts are not counted.
     """
@@ -201,7 +202,7 @@ def _from_words(words: Sequence[Sequence[str]], seed: int) -> NDArray[np.float32
 def find_topics(
     tables: Mapping[str, Sample], words: Mapping[str, Sequence[Sequence[str]]], most: int, *, seed: int
 ) -> tuple[Topic, ...]:
-    """Return topics by k-means of all tables' texts, in which each table weighs the same; the largest topic first."""
+    """Cluster all tables' texts by k-means, with equal weight for each table. Return the topics, the largest first."""
     from sklearn.cluster import KMeans
 
     vectors = {name: table.embeddings for name, table in tables.items() if table.embeddings is not None and len(table)}
@@ -244,7 +245,8 @@ def topic_terms(words: Sequence[Sequence[str]], topics: NDArray[np.integer]) -> 
 
 
 def place_texts(tables: Mapping[str, Sample], points: int, *, seed: int) -> tuple[Point, ...]:
-    """Sample at most ``points`` texts, the same share of it for each table. All must have embeddings."""
+    """Sample at most ``points`` texts, the same share of each table, and place them on the map. All tables need
+    embeddings."""
     shown = {name: table.at_most(points // len(tables), seed=seed) for name, table in tables.items() if len(table)}
     vectors = [table.embeddings for table in shown.values() if table.embeddings is not None]
     if not vectors:
@@ -259,7 +261,8 @@ def place_texts(tables: Mapping[str, Sample], points: int, *, seed: int) -> tupl
 
 
 def places(vectors: NDArray[np.float32], *, seed: int) -> NDArray[np.float64]:
-    """Return ``Float64[n, 2]`` in [0, 1]: t-SNE of the first 50 principal components; below 30 texts, the first two.
+    """Lay embeddings out in the plane for a scatter plot, as ``Float64[n, 2]`` in [0, 1]: t-SNE of their first 50
+    principal components, or the first two components if there are fewer than 30 texts.
 
     Source: van der Maaten and Hinton 2008; starting from the principal components, as Kobak and Berens 2019 advise.
     """

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 
-from understudy.base.display import aligned
+from understudy.base.display import aligned, plural
 from understudy.base.errors import ConfigError
 from understudy.base.files import PRIVATE_MODE, SHARED_MODE, atomic_file
 from understudy.base.lazy import library
@@ -56,12 +56,13 @@ class Evaluation:
         return f"<Evaluation: {sizes or 'nothing measured'}>"
 
     def __str__(self) -> str:
-        """The summary, for the user. Private, like all of it."""
+        """Return the summary for the user, which is as private as the evaluation."""
         return "\n".join([aligned(("", *SUMMARY), self.summary), *self.remarks])
 
     @property
     def summary(self) -> list[tuple[str, ...]]:
-        """At most ten lines: a name, and its values under :data:`SUMMARY`; empty cells if nothing was measured."""
+        """Return at most ten rows: a name, and its values under :data:`SUMMARY` (empty cells if nothing was
+        measured)."""
         found: list[tuple[str, ...]] = []
         for name in _SUMMARISED:
             only = _ONE_OF.get(name, {}).items()
@@ -120,9 +121,8 @@ class Evaluation:
         return tuple(measured for measured in self.values if measured.metric.family == family)
 
     def tables(self) -> dict[Family, list[tuple[str, ...]]]:
-        """For the user: a table of each family under :data:`HEADS`. Kinds of personal data without a value are left
-        out: there are many.
-        """
+        """Return a table for each family of metrics, with the columns :data:`HEADS`. Kinds of personal data that were
+        not found are left out."""
         found: dict[Family, list[tuple[str, ...]]] = {
             family: [
                 (
@@ -166,7 +166,7 @@ HEADS = ("metric", "of", "value", "interval", "settings", "note")
 
 def _settings(measured: MetricValue) -> str:
     shown = [f"{name} {setting}" for name, setting in measured.settings.items()]
-    return ", ".join(shown if measured.sample_size is None else [*shown, f"{measured.sample_size} texts"])
+    return ", ".join(shown if measured.sample_size is None else [*shown, plural(measured.sample_size, "text")])
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class ReleasedMetrics:
 
     @property
     def private(self) -> bool:
-        """Whether the promise holds: False if the noise was off or seeded."""
+        """Return whether the promise holds: False if the noise was off or seeded."""
         return self.sealed.private
 
     def save(self, path: Path) -> None:
@@ -216,7 +216,7 @@ def load_released(path: Path) -> ReleasedMetrics:
 
 
 def result_json(result: Any) -> dict[str, Any]:
-    """Return a result, a frozen dataclass, as JSON values with the version."""
+    """Return a result (a frozen dataclass) as JSON values, with the version of its format."""
     fields: dict[str, Any] = TypeAdapter(type(result)).dump_python(result, mode="json")
     return {"version": VERSION, **fields}
 

@@ -15,7 +15,7 @@ from understudy.schema.transcript import PLAIN, Part, TextForm
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sample:
-    """Some texts of a table. May be private; its ``repr`` shows nothing.
+    """A random part of a table, with labels and embeddings. May be private, so its ``repr`` shows nothing.
 
     Args:
         labels: canonical label strings, one per text; None for a table without labels.
@@ -59,14 +59,14 @@ class Sample:
 
     @classmethod
     def of_transcripts(cls, texts: Sequence[str], form: TextForm) -> Sample:
-        """Texts that have parts, if they do."""
+        """Return a sample of texts with their parts, if ``form`` has parts."""
         if not form:
             return cls(tuple(texts))
         return cls(tuple(map(form.contents, texts)), parts=tuple(form.parse(text) or () for text in texts), form=form)
 
     @property
     def transcripts(self) -> tuple[str, ...]:
-        """Return the texts as models see them."""
+        """Return the texts with the names of their parts, as language models see them."""
         return self.texts if self.parts is None else tuple(map(self.form.render, self.parts))
 
     def at_most(self, count: int, *, seed: int) -> Sample:

@@ -47,7 +47,7 @@ Setting = str | Annotated[int | float, AfterValidator(_in_range)]
 
 @dataclass(frozen=True)
 class Metric:
-    """The definition of a number.
+    """The definition of a metric: its name, title, family, and what it means.
 
     Args:
         name: unique, snake_case.
@@ -68,11 +68,7 @@ def _catalogue() -> dict[str, dict[str, Any]]:
 
 
 def metric_named(name: str, **numbers: float) -> Metric:
-    """The metric of this name in ``metrics.toml``.
-
-    Args:
-        numbers: of the code, that its title and its definition tell.
-    """
+    """Return the metric of this name in ``metrics.toml``, with ``numbers`` filled into its title and definition."""
     metrics = _catalogue()
     family = next(each for each in get_args(Family) if name in metrics[each])
     fields = dict(metrics[family][name])
@@ -104,7 +100,7 @@ class MetricValue:
 
     Args:
         value: None if these texts do not determine it; ``note`` then says why.
-        of: whose: ``synthetic``, ``real``, ``holdout``, or the name of another table.
+        of: the table that was measured: ``synthetic``, ``real``, ``holdout``, or the name of another table.
         interval: its uncertainty; None if there is none (or none is known: ``note`` says so).
         settings: distinguish the values of one metric (``classifier``, ``label``, ``shots``, ``n`` ...).
         note: a remark in one sentence.

@@ -160,7 +160,7 @@ class RunStore:
             self._lock.release(remove=self._forgotten)
 
     def forget(self) -> None:
-        """Remove the store and the folder's lock on closing, if no run began, since it is empty then.
+        """Delete the store and the folder's lock when they are closed, unless a run began in them.
 
         For a folder that this process made.
         """
@@ -168,7 +168,7 @@ class RunStore:
 
     @property
     def charged(self) -> bool:
-        """Return whether a run began that pays for its releases."""
+        """Return whether the run that began here was charged."""
         return self.noise == SYSTEM and bool(self.charges)
 
     @property
@@ -236,7 +236,7 @@ class RunStore:
         return [_seal(text) for (text,) in found]
 
     def value(self, name: str) -> dict[str, NDArray[Any]] | None:
-        """Return the arrays kept under a name; None if there are none.
+        """Return the arrays stored under a name; None if there are none.
 
         Raises PrivacyError if their noise has a different origin than this run's.
         """
@@ -254,7 +254,7 @@ class RunStore:
         return hmac.new(key, hashlib.sha256(encoded).digest() + seal.encode(), hashlib.sha256).hexdigest()
 
     def sealed(self, name: str) -> SealedValue | None:
-        """Return the noisy value kept under a name with its seal; None if there is none.
+        """Return the noisy value stored under a name, with its seal; None if there is none.
 
         Raises PrivacyError as :meth:`value`, or if the stored arrays have no seal or another value's seal.
         """
@@ -288,7 +288,8 @@ class RunStore:
             connection.execute("INSERT INTO value VALUES (?, ?, ?, ?)", (name, encoded, self.noise, text))
 
     def keep_once(self, name: str, make: Callable[[], Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-        """Return the arrays kept under a name; if there are none, make and keep them first. They have no seal."""
+        """Return the arrays stored under a name; if there are none, call ``make`` and store its result. They have no
+        seal."""
         found = self.value(name)
         if found is None:
             self.keep(name, make())

@@ -154,7 +154,8 @@ class AnswerStore:
         self._database = database
 
     def get_many(self, keys: Sequence[str]) -> dict[str, str]:
-        """Return the stored answers among ``keys``; those without text only once they were given MOST_BLANK times."""
+        """Return the stored answers for ``keys``. Answers without text are returned only once they came MOST_BLANK
+        times."""
         blank = dict(
             self._database.of_keys(f"SELECT key, text FROM blank_answer WHERE times >= {MOST_BLANK} AND key", keys)
         )
@@ -169,7 +170,7 @@ class AnswerStore:
             connection.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?)", answers.items())
 
     def put_blank(self, answers: Mapping[str, str]) -> None:
-        """Count an answer without text for each key, in one transaction, on disk when this returns.
+        """Record an answer without text for each key, in one transaction that is on disk when this returns.
 
         Nothing is counted while no answer with text is stored: if a model writes nothing at all, the questions are not
         at fault, and all of them are asked again.

@@ -27,7 +27,7 @@ NoisyCounts = tuple[Sequence[float], float]
 
 @dataclass(frozen=True)
 class Releasing:
-    """The values that one part of a release passes to the next.
+    """The state of a release, which each part (method or addition) takes and returns.
 
     Args:
         corpus: the private records.
@@ -43,7 +43,7 @@ class Releasing:
 
 @dataclass(frozen=True)
 class Writing:
-    """What an addition may use while texts are generated from a Release.
+    """The parts of a run that an addition may use while texts are generated.
 
     Args:
         wanted: how many texts, and the additions' settings of writing.
@@ -63,7 +63,7 @@ class Writing:
 
 
 class Use:
-    """An addition's part in writing texts. This base class does nothing."""
+    """An addition's part in generating texts. This base class does nothing."""
 
     rows: Rows | None = None
     """The rows that texts are written for."""
@@ -77,10 +77,10 @@ class Use:
         return None
 
     def require(self, counts: Sequence[int]) -> None:
-        """Raise ConfigError if ``counts[label]`` texts of each label cannot be had."""
+        """Raise ConfigError if ``counts[label]`` texts of each label cannot be made."""
 
     def candidates(self, counts: Sequence[int], _held: Sequence[int] | None) -> list[int]:
-        """Return how many texts are made of each label; ``held``: as many as the Release contains."""
+        """Return how many texts to make of each label. ``held`` is how many of each the Release contains."""
         return list(counts)
 
     def lines(self) -> Sequence[str]:
@@ -92,12 +92,13 @@ class Use:
         return list(records)
 
     def completed(self, written: Sequence[SyntheticRecord]) -> list[SyntheticRecord]:
-        """Return the texts with what the addition adds to each, without those that it cannot complete."""
+        """Return the texts with what the addition adds to each (such as a row); texts that it cannot complete are left
+        out."""
         return list(written)
 
 
 class Addition(ABC):
-    """Something that is released in addition to a method's values. Instances are frozen and have only public values."""
+    """Something that is released besides a method's values. Instances are frozen and contain public values only."""
 
     name: ClassVar[str]
     parameters: ClassVar[type[Parameters]]
@@ -115,17 +116,18 @@ class Addition(ABC):
         """Return the addition if a run's settings and the declared table ask for it, else None."""
 
     def require(self, method: Method) -> None:
-        """Raise ConfigError if it cannot join this method."""
+        """Raise ConfigError if the addition cannot be used with this method."""
         if method.alone is not None:
             raise ConfigError(*method.alone)
 
     def is_first(self, _method: Method) -> bool:
-        """Return whether it is released before the method's values."""
+        """Return whether the addition is released before the method's values."""
         return False
 
     @abstractmethod
     def plan(self, facts: PublicFacts, plan_rest: Callable[[Any], Plan], budget: Any) -> Plan:
-        """Take a share of ``budget``, plan the rest with ``plan_rest``, and return all charges in one plan."""
+        """Plan the addition with a share of ``budget``, and the rest with ``plan_rest``. Return all charges in one
+        plan."""
 
     def prepare(self, _preparation: Preparation) -> Self:
         """Do what could fail, before anything is charged; return the addition with the results.
@@ -144,38 +146,39 @@ class Addition(ABC):
 
     @property
     def stored(self) -> Mapping[str, Any]:
-        """Its parameters in the Release."""
+        """Return the parameters that the Release stores."""
         return {}
 
     def planned(self, planned: Release) -> Release:
-        """Return the Release, still without content, as it will be with the addition."""
+        """Return the planned Release (without content) as this addition changes it."""
         return planned
 
     def details(self, _prompted: str | Sequence[str]) -> str:
-        """Return the longest text that it adds to a prompt."""
+        """Return the longest text that the addition adds to a prompt."""
         return ""
 
     @classmethod
     @abstractmethod
     def is_in(cls, release: Release) -> bool:
-        """Return whether a Release has it."""
+        """Return whether a Release has this addition."""
 
     @classmethod
     def check(cls, release: Release) -> None:
-        """Raise ConfigError if its parameters in a Release, which may come from anybody, contradict each other."""
+        """Raise ConfigError if the addition's parameters in a Release, which may come from anybody, contradict each
+        other."""
         assert cls.is_in(release)
 
     @classmethod
     @abstractmethod
     def contents(cls, contents: Contents, release: Release) -> Contents:
-        """Return the contents of a Release that has it, given those of its method."""
+        """Return the expected contents of a Release that has this addition, given those of its method."""
 
     @classmethod
     def label_counts(cls, _release: Release) -> NoisyCounts | None:
-        """Return how many records each label has, if the addition's values in a Release show it."""
+        """Return the noisy number of records of each label, if the addition releases it; else None."""
         return None
 
     @classmethod
     def use(cls, _release: Release, _writing: Writing) -> Use | None:
-        """Return its part in generating from a Release that has it; None if it has no part."""
+        """Return the addition's part in generating texts from a Release; None if it has none."""
         return None

@@ -18,28 +18,28 @@ ADDITIONS: tuple[type[Addition], ...] = (TopicsAsLabels, Columns, GuideAddition)
 
 
 def additions_of(settings: Parameters, facts: PublicFacts) -> tuple[Addition, ...]:
-    """Return those that a run's settings and the declared table ask for."""
+    """Return the additions that a run's settings and the declared table ask for."""
     return tuple(found for each in ADDITIONS if (found := each.of(settings, facts)) is not None)
 
 
 def additions_in(release: Release) -> tuple[type[Addition], ...]:
-    """Return those that a Release has."""
+    """Return the additions that a Release has."""
     return tuple(each for each in ADDITIONS if each.is_in(release))
 
 
 def complete(contents: Contents, release: Release) -> Contents:
-    """Return these contents of a Release with those of its additions."""
+    """Return the expected contents of a Release, extended by those of its additions."""
     for each in additions_in(release):
         contents = each.contents(contents, release)
     return contents
 
 
 def label_counts(release: Release) -> NoisyCounts | None:
-    """Return how many records each label has, from the first addition of a Release that shows it; else None."""
+    """Return the noisy number of records of each label, from the first addition of a Release that has it; else None."""
     return next((found for each in additions_in(release) if (found := each.label_counts(release))), None)
 
 
 def own_parameters(release: Release) -> Mapping[str, Any]:
-    """Return the parameters of a Release that are its method's: neither its seed nor its additions'."""
+    """Return the parameters of a Release that belong to its method (without the seed and the additions')."""
     others = {"seed", *(name for each in additions_in(release) for name in each.parameters.model_fields)}
     return {name: value for name, value in release.parameters.items() if name not in others}

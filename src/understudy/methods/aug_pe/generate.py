@@ -43,13 +43,13 @@ def longest_prompts(parameters: AugPEParameters, release: Release, writer: Write
 def estimate_calls(
     parameters: AugPEParameters, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate
 ) -> CallEstimate:
-    """Estimate the calls of the release and of taking the texts."""
+    """Estimate the calls of the language model in the release and in generating texts."""
     sizes = population_sizes(parameters, [1.0] * len(counts))
     return loop.estimate_calls(parameters.part(EvolvingParameters), counts, writing, template, sizes=sizes)
 
 
 def label_counts(parameters: AugPEParameters, release: Release) -> tuple[list[float], float]:
-    """Return the average votes of a round: records vote for candidates with their label."""
+    """Return each label's mean number of votes per round, which is in proportion to its records."""
     votes, labels = release.arrays["votes"], release.schema.label_set.size
     counts = np.bincount(release.arrays["label"], weights=votes, minlength=labels) / parameters.rounds
     noise = (release.statement.noise_multiplier(votes_name(1)) or 0.0) * release.statement.unit.vectors
@@ -57,7 +57,7 @@ def label_counts(parameters: AugPEParameters, release: Release) -> tuple[list[fl
 
 
 def keywords_of(release: Release, label: int) -> Sequence[str]:
-    """Return what a label's texts were asked to be about: the privatised vocabulary, or public keywords."""
+    """Return the keywords of a label's prompts: terms of the privatised vocabulary, or public keywords."""
     return release.terms or release.strings[keywords_name(label)]
 
 

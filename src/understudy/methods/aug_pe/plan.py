@@ -31,13 +31,12 @@ from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabula
 
 
 class VotingParameters(Parameters):
-    """How the private records vote, and what else is released of them."""
+    """How the private records vote, and what else is released."""
 
     nearest: int = Field(1, ge=1, le=1000)
     """Candidates that each record votes for (k); the vote is divided so that its L2 norm stays 1."""
     distance: Distance = "centred"
-    """How nearness is measured: ``centred`` (cosine about the mean of a label's candidates), ``cosine`` or ``l2``; on
-    unit vectors the last two choose alike up to rounding."""
+    """How nearness is measured: ``centred`` (cosine about the mean of a label's candidates), ``cosine`` or ``l2``."""
     label_sizes: str = UNIFORM
     """Texts of each label: ``uniform``, declared proportions ``A=3,B=1``, or ``noisy`` counts (which cost budget)."""
     private_keywords: bool = False
@@ -68,7 +67,7 @@ def votes_name(number: int) -> str:
 
 
 def keywords_name(label: int) -> str:
-    """Key of a label's public keywords in a Release."""
+    """Return the name of the strings in a Release that contain a label's public keywords."""
     return f"keywords-{label}"
 
 
@@ -137,6 +136,7 @@ def _forecast(parameters: AugPEParameters, votes: Any, facts: PublicFacts, candi
 
 
 def verdict(parameters: AugPEParameters, votes: NoisySum, labels: int, records: float | None) -> Verdict:
-    """Return the verdict, by how many of a label's texts must be nearest to a candidate; each vote weighs 1/sqrt(k)."""
+    """Return the verdict, by how many of a label's texts must be nearest to a candidate for their votes to exceed the
+    noise."""
     texts = CLEAR * votes.noise_std * math.sqrt(parameters.nearest)
     return Verdict.of("topics", texts=texts, labels=labels, records=records)

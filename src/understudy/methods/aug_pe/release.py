@@ -75,7 +75,8 @@ _CANDIDATE_BYTES = 4 + 2 + 4 + 8  # copies: as embedded, on the grid, as multipl
 
 
 def contents(parameters: AugPEParameters, release: Release) -> Contents:
-    """The candidates of all rounds: text, prompt, label, lineage, noisy votes, times chosen."""
+    """Describe the candidates of all rounds: text, prompt, label, lineage, noisy votes, and how often each was
+    chosen."""
     count, labels = len(release.strings.get("texts", ())), release.schema.label_set.size
     charges = [votes_name(number + 1) for number in range(parameters.rounds)]
     arrays = {
@@ -132,7 +133,7 @@ def release(parameters: AugPEParameters, corpus: BoundedCorpus, plan: Plan, tool
     model, models = public_name(api.chat.model_id), list[str]()
 
     def keep(name: str, make: Callable[[], Arrays]) -> Arrays:
-        """A population with its author's name: a resumed run may have another language model."""
+        """Return a population with its author's name: a resumed run may have another language model."""
         found = tools.keep(name, lambda: {**make(), "model": np.frombuffer(model.encode(), dtype=np.uint8)})
         models.append(bytes(found["model"]).decode())
         return found

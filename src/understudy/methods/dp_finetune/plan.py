@@ -84,7 +84,7 @@ FLOATING_POINT = (
 
 
 def solved(parameters: TrainingParameters, budget: Budget, others: tuple[GaussianEvent, ...]) -> DPSGD:
-    """Return rate and steps, with the least noise that keeps within ``budget`` together with ``others``."""
+    """Return the mechanism: rate, steps and the least noise that keeps within ``budget`` together with ``others``."""
     if budget.delta == 0:
         raise ConfigError("DP-SGD needs a delta: its noise is Gaussian.", "Give a delta such as 1e-6.")
     rate = min(1.0, _BATCH / parameters.declared) if parameters.sampling_rate is None else parameters.sampling_rate
@@ -98,7 +98,7 @@ def learning_rate(parameters: TrainingParameters, steps: int) -> LearningRate:
 
 
 def checkpoint_ends(steps: int) -> list[int]:
-    """Return the steps after which the training is stored, spaced as evenly as possible; the last one is the end."""
+    """Return the steps after which the training is stored, evenly spaced; the last is the final step."""
     count = min(steps, _CHECKPOINTS)
     return [steps * (number + 1) // count for number in range(count)]
 
@@ -150,8 +150,8 @@ def memory_of(numbers: int, *, workers: int, rows: int, cost: Cost) -> int:
 def work(
     mechanism: DPSGD, batch: float, *, numbers: int, model_bytes: int, cost: Cost, workers: int, rows: int
 ) -> Facts:
-    """Return what training costs on this machine, and its noise to signal, once the model is known: ``numbers`` of it
-    learn, ``cost`` was measured on public rows, and ``workers`` blocks of ``rows`` are computed at once."""
+    """Return the time and memory that training takes on this machine, and its noise-to-signal ratio. ``numbers`` values
+    learn; ``cost`` was measured on public rows; ``workers`` blocks of ``rows`` are computed at once."""
     drowned = _noise_to_signal(mechanism.noise_multiplier, mechanism.steps, batch, numbers)
     seconds = float(f"{mechanism.steps * batch * cost.seconds / workers:.1g}")
     memory = model_bytes + memory_of(numbers, workers=workers, rows=rows, cost=cost)

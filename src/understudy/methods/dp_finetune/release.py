@@ -60,7 +60,7 @@ _EXPECTED_SHARE = 0.5  # share of a text's largest number of tokens, if its leng
 
 @dataclass(frozen=True)
 class Ready:
-    """The prompts and the model that will learn, made before anything is charged."""
+    """The prompts and the model to be tuned, prepared before anything is charged."""
 
     asked: LabelPrompts
     tuned: TunedModel
@@ -69,7 +69,8 @@ class Ready:
 
 
 def prepare(parameters: DPFinetuneParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Ready:
-    """Raises ConfigError if prompts or records are invalid, and otherwise as :func:`try_out`."""
+    """Load and try out the model before the charge. Raises ConfigError if prompts or records are invalid, and what
+    :func:`try_out` raises."""
     asked, tuned = model_to_tune(parameters, preparation)
     found, work = try_out(Ready(asked, tuned, _ROWS[tuned.causal.device]), plan.mechanism(TRAINING), parameters)
     known = [work.verdict.sentence()] if work.verdict and parameters.private else []
@@ -102,7 +103,7 @@ def try_out(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) ->
 
 
 def _tried(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) -> tuple[Ready, Facts]:
-    """Raises MemoryError, or torch's own error, if memory is short."""
+    """Time one step of the release on this machine. Raises MemoryError, or torch's error, if memory is short."""
     trainable, model = found.tuned.trainable, found.tuned.causal
     expected = round(parameters.private_text_tokens * _EXPECTED_SHARE)
     model_bytes = sum(weight.nbytes for weight in model.network.parameters())
@@ -122,7 +123,7 @@ def _tried(found: Ready, mechanism: DPSGD, parameters: DPFinetuneParameters) -> 
 
 
 def release(parameters: DPFinetuneParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-    """Tune the model; the yardstick neither clips nor adds noise."""
+    """Tune the model. The baseline without privacy neither clips nor adds noise."""
     found: Ready = tools.prepared
     counts = label_counts(parameters, corpus, plan, tools)
     mechanism: DPSGD = plan.mechanism(TRAINING)
@@ -141,7 +142,7 @@ def release(parameters: DPFinetuneParameters, corpus: BoundedCorpus, plan: Plan,
 
 @dataclass(repr=False)
 class Training:
-    """The training of one model, from checkpoint to checkpoint."""
+    """The training of one model between checkpoints."""
 
     parameters: DPFinetuneParameters
     found: Ready
@@ -190,14 +191,14 @@ class Training:
 
 
 def shown(sampled: Sequence[Sequence[TokenRow]], steps: Steps) -> list[TokenRow]:
-    """Return one row of each sampled unit, at random if there are several."""
+    """Choose one row of each sampled unit, at random if it has several."""
     chosen = steps.one_of(np.array([len(each) for each in sampled], dtype=np.int64))
     return [each[choice] for each, choice in zip(sampled, chosen.tolist(), strict=True)]
 
 
 def read_units(corpus: BoundedCorpus, tuned: TunedModel, columns: Sequence[Column] = ()) -> list[list[TokenRow]]:
-    """Read the rows of every record or owner, 4 bytes per token and 150 per text, in one pass. Private. If there are
-    typed columns, a text begins with the cells of its row."""
+    """Read the token rows of every record or owner in one pass. Memory: 4 bytes per token and 150 per text. With typed
+    columns, a text begins with the cells of its row. Private."""
     found: dict[int, list[TokenRow]] = {}
     for batch in corpus.batches():
         texts = with_cells(batch, columns if tuned.instructions.shape == "text" else ())

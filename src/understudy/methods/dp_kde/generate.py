@@ -59,7 +59,7 @@ class Frequencies:
 
     @cached_property
     def digest(self) -> bytes:
-        """Return the SHA-256 of the first block. The Release keeps it, since another NumPy must sample the same."""
+        """Return the SHA-256 of the first block. The Release stores it, to detect a NumPy that samples differently."""
         return hashlib.sha256(self.block(0).tobytes()).digest()
 
     def phases(self, embeddings: NDArray[np.float32], length: int) -> Phases:
@@ -73,7 +73,8 @@ class Frequencies:
 
 
 def integer_features(phases: Phases) -> NDArray[np.int32]:
-    """Return ``Int32[n, 2 I]``: GRID * [cos, sin] of ``UInt16[n, I]``; L2 <= GRID sqrt(I), L1 <= GRID sqrt(2) I."""
+    """Return GRID * [cos, sin] of the phases ``UInt16[n, I]`` as integers: ``Int32[n, 2 I]``, of L2 norm at most GRID
+    sqrt(I) and L1 norm at most GRID sqrt(2) I."""
     return np.concatenate(_WAVES[:, phases & (_STEPS - 1)], axis=1)
 
 
@@ -109,7 +110,7 @@ def sample_sequences(
     seed: int,
     sampling_seed: int,
 ) -> list[NDArray[np.int64]]:
-    """Sample, per label, ``Int64[counts[label], length]``: indices of distinct terms.
+    """Sample sequences of distinct terms for each label: ``Int64[counts[label], length]`` term indices.
 
     Args:
         seed: of the frequencies, from the Release; ``sampling_seed`` is that of these sequences.

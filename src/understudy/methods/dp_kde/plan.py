@@ -14,6 +14,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Ablation
 from understudy.methods.facts import PublicFacts
@@ -88,8 +89,8 @@ def densities(parameters: DPKDEParameters) -> dict[int, str]:
 
 @dataclass(frozen=True)
 class DensitySpec:
-    """Per label, a sum of vectors with cos and sin of I = ``features`` random features. A record's vector has L2 norm
-    at most sqrt(I) and L1 norm at most sqrt(2) I."""
+    """For each label, a sum of vectors of cos and sin of I = ``features`` random features. A record's vector has L2
+    norm at most sqrt(I) and L1 norm at most sqrt(2) I."""
 
     labels: int
     features: int
@@ -147,7 +148,7 @@ def make_plan(parameters: DPKDEParameters, budget: Budget, facts: PublicFacts) -
     }
     for terms, name in densities(parameters).items():
         what = "single terms" if terms == 1 else f"sequences of {terms} terms"
-        sums[name] = density, f"noisy kernel density of {what} for each of {labels} label(s)"
+        sums[name] = density, f"noisy kernel density of {what} for each of {plural(labels, 'label')}"
     charges = charges_of(sums, multipliers(parameters, budget), noise=parameters.noise)
     return Plan(NAME, facts.unit, budget, charges, _forecast(parameters, charges, size, facts))
 

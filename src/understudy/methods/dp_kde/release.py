@@ -57,7 +57,7 @@ _NUMBERS = 1 << 22  # of phases at once
 
 @dataclass(frozen=True)
 class TermDensity(PlannedQuery[BoundedBatch, DensitySpec]):
-    """Kernel density of terms: per label the sum over records of the average of their terms' features.
+    """Kernel density of terms: for each label, the sum over its records of the average of their terms' features.
 
     Guarantee:
         Unit: a record, or an owner whose records are averaged jointly over labels.
@@ -72,7 +72,7 @@ class TermDensity(PlannedQuery[BoundedBatch, DensitySpec]):
 
     @property
     def weights(self) -> TermHistogram:
-        """Return the weights for Laplace noise, whatever the noise is: a record's have L1 norm 1."""
+        """Return the weights of a record's terms, of L1 norm 1 for either noise."""
         spec = TermHistogramSpec("laplace", self.rows.terms_per_record, len(self.features), (self.spec.labels,))
         return TermHistogram(spec, self.rows.matcher)
 
@@ -93,8 +93,8 @@ class TermDensity(PlannedQuery[BoundedBatch, DensitySpec]):
 
 @dataclass(frozen=True)
 class PrefixDensity(PlannedQuery[BoundedBatch, DensitySpec]):
-    """Kernel density of sequences of m terms: per label the sum of the features of records' first m distinct terms. A
-    record with fewer terms adds nothing.
+    """Kernel density of sequences of m terms: for each label, the sum over its records of the features of a record's
+    first m distinct terms. A record with fewer terms adds nothing.
 
     Guarantee:
         Unit: a record, or an owner whose records are averaged jointly over labels.
@@ -131,7 +131,8 @@ def prepare(parameters: DPKDEParameters, corpus: BoundedCorpus, plan: Plan, prep
 
 
 def contents(parameters: DPKDEParameters, release: Release) -> Contents:
-    """N terms, their noisy counts and embeddings, and per label a noisy vector of random features for each density."""
+    """Describe the N terms with their noisy counts and embeddings, and the noisy random features of each density by
+    label."""
     terms, names = parameters.top_terms, densities(parameters).values()
     kind = GaussianEvent.kind if parameters.noise == "gaussian" else PureEvent.kind
     sums = Held("float64", (release.schema.label_set.size, 2 * parameters.features))
@@ -145,7 +146,8 @@ def contents(parameters: DPKDEParameters, release: Release) -> Contents:
 
 
 def release(parameters: DPKDEParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-    """Release the privatised part of a public vocabulary, and the densities over it."""
+    """Count the vocabulary with noise, keep its most frequent terms, and release a noisy density over sequences of them
+    per length and label."""
     vocabulary, embedder = public_vocabulary(parameters), needed(tools.embedder)
     tools.require_same(VOCABULARY, vocabulary.sha256)
     size = len(vocabulary.terms)

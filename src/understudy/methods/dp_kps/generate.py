@@ -9,6 +9,7 @@ from itertools import cycle, islice, repeat
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError
 from understudy.methods.additions.columns.variables import variables_of
 from understudy.methods.dp_kps.lifts import Lifts, SequenceRows
@@ -99,7 +100,7 @@ def _purpose(sequences: Sequence[NDArray[np.int64]]) -> str:
 
 
 def longest_prompts(parameters: DPKPSParameters, release: Release, writer: Writer) -> Iterator[tuple[Message, ...]]:
-    """Return prompts around the longest terms of the public vocabulary, or the longest that may be discovered."""
+    """Return prompts around the longest terms of the public vocabulary, or the longest terms that can be discovered."""
     terms = public_vocabulary(parameters).terms
     if discovery_share(parameters):
         terms = (*terms, *(f"{number} {'1234567890' * 3} {'1234567890' * 3}" for number in range(parameters.length)))
@@ -109,17 +110,18 @@ def longest_prompts(parameters: DPKPSParameters, release: Release, writer: Write
 def estimate_calls(
     parameters: DPKPSParameters, counts: Sequence[int], writing: WritingParameters, template: PromptTemplate
 ) -> CallEstimate:
-    """Return one prompt per record around the longest sequences."""
+    """Estimate one call per record, with prompts around the longest sequences."""
     return CallEstimate.of_phrases(counts, writing, template, length=parameters.length)
 
 
 def released_noise(parameters: DPKPSParameters, statement: Statement) -> KnownNoise:
-    """Return the noise on one term's score in a Release with this statement."""
+    """Return the noise on a term's score in the Release that this statement belongs to."""
     return known_noise(parameters, statement.noise_multiplier(DENSITY))
 
 
 def label_counts(parameters: DPKPSParameters, release: Release) -> tuple[list[float], float]:
-    """Sum each label's scores of the likeliest terms, of which every label has some; more terms would add noise."""
+    """Return, for each label, the sum of its scores of the likeliest terms, which is in proportion to its records.
+    Further terms would add noise."""
     density, noise = release.arrays[DENSITY][:, :_COUNTED], released_noise(parameters, release.statement)
     return density.sum(axis=1).tolist(), noise.std * math.sqrt(density.shape[1])
 
@@ -129,7 +131,8 @@ _COUNTED = 300
 
 
 def lifts_of(parameters: DPKPSParameters, release: Release) -> tuple[tuple[int, ...], Lifts] | None:
-    """Return the positions of the columns that phrases depend on, and the lifts of terms under their values, if any."""
+    """Return the positions of the columns that phrases depend on, and the lifts of terms under their values; None
+    without such columns."""
     multiplier = release.statement.noise_multiplier(COLUMN_DENSITY)
     if multiplier is None:
         return None
@@ -140,7 +143,7 @@ def lifts_of(parameters: DPKPSParameters, release: Release) -> tuple[tuple[int, 
 
 
 def sampling_scores(found: NDArray[np.float64], noise: KnownNoise) -> Posterior:
-    """Return the weights by which sequences are sampled, and the probability that each score is real.
+    """Return the weights by which terms are sampled, and the probability that each noisy score is real.
 
     Terms of similar rank in V~ share a posterior, given the noisy scores ``found`` of all labels. Weights are expected
     scores times the probability that they are real: otherwise too many of thousands of slightly likely terms would be
@@ -215,9 +218,8 @@ def unwanted_terms(parameters: DPKPSParameters, terms: Sequence[str]) -> NDArray
 
 
 def cut_to_lengths(sequences: NDArray[np.int64], *, shortest: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Cut each sequence to a uniformly random length from ``shortest`` (if it has that many terms) to its own, padded
-    with -1. Terms are sampled one after another, so the rest is distributed as a shorter sequence.
-    """
+    """Cut each sequence to a random length between ``shortest`` (if it has that many terms) and its own; pad with -1.
+    Terms were sampled one after another, so the remaining part is distributed as a shorter sequence."""
     count, length = sequences.shape
     lengths = generator.integers(min(shortest, length), length + 1, size=(count, 1))
     return np.where(np.arange(length) < lengths, sequences, -1)
@@ -255,7 +257,7 @@ def evolve_seeds(
     kept = _chosen(pool, counts, chooser)
     agreement = chooser.agreement([_text(seed) for seed in pool], [seed.label for seed in pool])
     rounds = _ROUNDS if agreement < AGREE else 0
-    swapped = f"terms were swapped in {rounds} round(s)" if rounds else "no terms were swapped"
+    swapped = f"terms were swapped in {plural(rounds, 'round')}" if rounds else "no terms were swapped"
     say(f"The guide chose {len(kept)} of {len(pool)} sequences ({agreement:.0%} match their label); {swapped}.")
     for _ in range(rounds):
         kept = _chosen([*kept, *_varied(kept, by_label, generator)], counts, chooser)

@@ -29,7 +29,7 @@ _LEAST, _MOST = 0.05, 20.0
 
 @dataclass(frozen=True)
 class Lifts:
-    """The lifts of every term under every cell of the columns that phrases depend on."""
+    """The lifts of terms: how much more often records with a given value of a column use them."""
 
     logarithms: NDArray[np.float32]  # ``Float32[cells, N]``, the columns' cells concatenated
     spreads: tuple[float, ...]  # tau of each column: 0 if it is independent of the terms
@@ -46,7 +46,8 @@ class Lifts:
         return cells + np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(np.int64)
 
     def of_rows(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return ``Float32[n, N]``: logarithms of the lifts of rows. The lifts of a row's columns multiply."""
+        """Return the logarithms of the lifts of every term for these rows: ``Float32[n, N]``. The lifts of a row's
+        columns multiply."""
         total = np.zeros((len(places), self.logarithms.shape[1]), dtype=np.float32)
         for column in places.T:
             total += self.logarithms[column]
@@ -92,14 +93,16 @@ class SequenceRows:
     def take(
         cls, rows: Rows, counts: Sequence[int], columns: tuple[int, ...], *, lifts: Lifts, power: float
     ) -> SequenceRows:
-        """Return ``counts[label]`` rows of each label; ``columns`` are the positions of the columns that have lifts."""
+        """Draw ``counts[label]`` rows of each label, which the sequences are then conditioned on; ``columns`` are the
+        positions of the columns that have lifts."""
         taken = tuple(tuple(rows.take(label) for _ in range(count)) for label, count in enumerate(counts))
         cells = [[[row.numbers[column] for column in columns] for row in some] for some in taken]
         places = [lifts.places(np.array(some, dtype=np.int64).reshape(-1, len(columns))) for some in cells]
         return cls(taken, tuple(places), lifts, power)
 
     def log_lifts(self, times: int) -> list[Callable[[slice], NDArray[np.float32]]]:
-        """Return, for some sequences per label, the log-lifts of all terms, ``times`` sequences per row."""
+        """Return, per label, a function that gives the log-lifts of all terms for a slice of its sequences, ``times``
+        sequences per row."""
 
         def of_some(places: NDArray[np.int64], some: slice) -> NDArray[np.float32]:
             return np.float32(self.power) * self.lifts.of_rows(places[some])
@@ -107,13 +110,13 @@ class SequenceRows:
         return [partial(of_some, np.repeat(places, times, axis=0)) for places in self.places]
 
     def beside(self, seeds: Sequence[Seed]) -> list[Seed]:
-        """Return seeds with their rows, from sequences that were sampled one per row, label by label."""
+        """Return the seeds with their rows, if one sequence was sampled per row, label by label."""
         rows = [row for some in self.rows for row in some]
         return [replace(seed, row=row) for seed, row in zip(seeds, rows, strict=True)]
 
     def shared_out(self, seeds: Sequence[Seed], terms: Sequence[str], generator: np.random.Generator) -> list[Seed]:
-        """Return seeds with rows that fit: each label's rows are divided among its seeds, of which there are no
-        more."""
+        """Return the seeds with rows that fit: each label's rows are divided among its seeds. There are at most as many
+        seeds as rows."""
         numbers, found = {term: number for number, term in enumerate(terms)}, []
         for label, (rows, places) in enumerate(zip(self.rows, self.places, strict=True)):
             mine = [seed for seed in seeds if seed.label == label]

@@ -33,5 +33,6 @@ class DPKPS(Method, DPKPSParameters):
     label_counts = generating.label_counts
 
     def dump(self) -> dict[str, Any]:
-        """Omit ``discover_terms`` unless it is given, so that runs that began before the option existed can resume."""
+        """Return the parameters as JSON values, without ``discover_terms`` if it is not given, so that runs that began
+        before the option existed can resume."""
         return {name: value for name, value in super().dump().items() if (name, value) != ("discover_terms", None)}

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import Field
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Ablation, CommaSeparated
 from understudy.methods.additions.columns.variables import ALL, NONE
@@ -96,19 +97,19 @@ def phrase_columns(parameters: ReleaseParameters, columns: Sequence[Column]) -> 
 
 
 def fewest_terms(parameters: DPKPSParameters) -> int:
-    """Number of terms in the smallest privatised vocabulary: no sequence may be longer."""
+    """Return the number of terms in the smallest privatised vocabulary, which bounds the length of a sequence."""
     return parameters.top_terms or max(FEWEST_TERMS, parameters.length)
 
 
 def most_terms(parameters: DPKPSParameters, vocabulary_size: int) -> int:
-    """Number of terms in the largest privatised vocabulary."""
+    """Return the number of terms in the largest possible privatised vocabulary."""
     listed = parameters.top_terms or min(max(MOST_TERMS, fewest_terms(parameters)), vocabulary_size)
     return listed + (MOST_DISCOVERED if discovery_share(parameters) else 0)
 
 
 def discovery_share(parameters: ReleaseParameters) -> float:
-    """Return the share of the budget (of mu^2) for terms that are in no list. Raises ConfigError if it is not 0 and the
-    noise is Laplace (pure)."""
+    """Return the share of the budget (of mu^2) for discovering terms. Raises ConfigError if it is above 0 and the noise
+    is Laplace (pure)."""
     share = parameters.discover_terms or 0.0
     if share and parameters.noise == "laplace":
         raise ConfigError(
@@ -147,7 +148,7 @@ def planned_sums(
             weights(vocabulary_size),
             f"noisy weighted counts of {vocabulary_size} public terms, of which {stay} stay",
         ),
-        DENSITY: (weights(terms, (labels,)), f"noisy histogram of terms for each of {labels} label(s)"),
+        DENSITY: (weights(terms, (labels,)), f"noisy histogram of terms for each of {plural(labels, 'label')}"),
     }
     if columns:
         sums[COLUMN_DENSITY] = weights(terms, cells), f"noisy histogram of terms for each value of {named}"
@@ -233,7 +234,7 @@ def verdict(parameters: DPKPSParameters, noise: float, *, labels: int, records: 
 
 
 def records_per_term(parameters: DPKPSParameters) -> float:
-    """1/w: the number of records, each with S terms, that together give one term a weight of 1."""
+    """Return 1/w: the number of records, each with S terms, that together give one term a weight of 1."""
     terms = parameters.terms_per_record
     return terms if parameters.noise == "laplace" else math.sqrt(terms)
 

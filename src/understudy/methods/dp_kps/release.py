@@ -64,7 +64,7 @@ from understudy.text.vocabulary.words import TermMatcher
 
 
 def contents(parameters: DPKPSParameters, release: Release) -> Contents:
-    """Noisy counts of N terms, of all records, by label, and by the cells of columns."""
+    """Describe the noisy counts of N terms: over all records, by label, and by the cells of columns."""
     terms = len(release.terms)
     arrays = {
         "counts": Held("float64", (terms,)),

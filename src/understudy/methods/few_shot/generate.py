@@ -9,6 +9,7 @@ from itertools import islice
 
 import numpy as np
 
+from understudy.base.display import plural
 from understudy.methods.facts import CallEstimate, GenerationTools
 from understudy.methods.few_shot.plan import EXEMPLARS_PER_PROMPT, FewShotParameters
 from understudy.methods.shared.decoding.structured import (
@@ -32,8 +33,8 @@ _CHARACTERS_PER_TOKEN = 4
 def generate(
     _parameters: FewShotParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
 ) -> Iterator[SyntheticRecord]:
-    """Ask for ``counts[label]`` texts of each label. Each prompt has exemplars of its label in random order and, if
-    there are typed columns, the row that the text should fit.
+    """Ask a language model for ``counts[label]`` texts of each label. Each prompt shows exemplars of its label in
+    random order and, if there are typed columns, the row that the text should fit.
 
     The prompts of a label without a usable exemplar have only the template's public examples. If records are wanted, an
     answer that is not one becomes a record without text, whose provenance says what is wrong.
@@ -58,9 +59,8 @@ def generate(
         yield record
     if faults:
         counted = ", ".join(f"{name} {count}" for name, count in faults.items())
-        tools.say(
-            f"{sum(faults.values())} of {len(wanted)} texts are left out, as their answers are invalid ({counted})."
-        )
+        left = f"{sum(faults.values())} of {plural(len(wanted), 'text')} are left out"
+        tools.say(f"{left}, because their answers are invalid ({counted}).")
 
 
 def longest_prompts(parameters: FewShotParameters, release: Release, writer: Writer) -> Iterator[tuple[Message, ...]]:
@@ -89,7 +89,7 @@ def usable_exemplars(release: Release, labels: int) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A requested text, and the exemplars that its prompt shows, in this order."""
+    """A requested text, and the exemplars that its prompt shows in this order."""
 
     label: int
     exemplars: tuple[int, ...]
@@ -97,7 +97,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Prompting:
-    """Asks for texts like the exemplars; ``check`` reads the answers."""
+    """Asks a language model for texts like the exemplars; ``check`` validates the answers."""
 
     writer: Writer
     check: TextCheck | None

@@ -58,7 +58,7 @@ class FewShotParameters(TextParameters, StoppingParameters):
 
     @property
     def declared_rate(self) -> float:
-        """Return q. Raises ConfigError if it is not declared."""
+        """Return the sampling rate q. Raises ConfigError if it is not declared."""
         if self.sampling_rate is None:
             raise ConfigError(
                 "The sampling rate is missing.",
@@ -75,7 +75,8 @@ EXEMPLARS_PER_PROMPT = 4
 
 
 def one_record_each(unit: Unit) -> Unit:
-    """Return the unit with one used record per owner: a sampled owner shows one record, in one subset of one label."""
+    """Return the unit with one used record per owner, because a sampled owner shows one record in one subset of one
+    label."""
     return replace(unit, max_records=1) if unit.kind == "owner" else unit
 
 

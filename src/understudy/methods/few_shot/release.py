@@ -141,7 +141,8 @@ class _Decoder:
 
 
 def deal(sample: Sample, *, subsets: int, most: int) -> list[NDArray[np.int64]]:
-    """Return, for each subset, the records that it shows: its ``most`` included ones of lowest priority, in that order.
+    """Return, for each subset, the records that it shows: its sampled records of lowest priority, at most ``most``, in
+    that order.
 
     Each record has its own coins. Removing a record, with its coins, changes only one subset.
     """
@@ -176,8 +177,8 @@ class TokenSampler:
     def exemplar(
         self, records: Sequence[Sequence[int]], paid: LabelTokens, check: Callable[[], None] = lambda: None
     ) -> Decoded:
-        """Decode tokens until the exemplar ends or no paid one is left, from the label's private texts as tokens, at
-        most ``label.most`` each. ``check`` raises if the run is being stopped."""
+        """Decode an exemplar from the label's private texts (as tokens, at most ``label.most`` each) until it ends or
+        no paid token is left. ``check`` raises if the run is being stopped."""
         decoded = Decoded(self.label.ending.open(self.label.model))
         while decoded.text.ended is None:
             if certain := self.label.model.encode(decoded.text.next):
@@ -204,7 +205,8 @@ class TokenSampler:
         return decoded
 
     def sums(self, contexts: Contexts, candidates: Candidates) -> NDArray[np.int64]:
-        """Return ``Int64[K]``: the sum over the subsets, without the public row."""
+        """Return the sum over the subsets' rows of their answers for each candidate, without the public row:
+        ``Int64[K]``."""
         counted = [0, *[1] * (len(contexts) - 1)]
         if self.mechanism.noise == "votes":
             return vote_sum(contexts, candidates, divisors=counted)
@@ -230,7 +232,7 @@ class TokenSampler:
 
 @dataclass(frozen=True)
 class Exemplar:
-    """A sealed exemplar: its label, how many noisy tokens it used, whether it ended by itself, and its text."""
+    """A sealed exemplar: its label, the number of noisy tokens it used, whether it ended by itself, and its text."""
 
     label: int
     noisy: int
@@ -238,7 +240,7 @@ class Exemplar:
     read: ReadText
 
     def usable(self, *, keep_unfinished: bool) -> bool:
-        """Whether prompts show it. An exemplar that ran out of paid tokens is never shown."""
+        """Return whether prompts show it. An exemplar that ran out of paid tokens is never shown."""
         ended = self.finished or (keep_unfinished and self.read.ended)
         return bool(self.read.text) and self.read.fault is None and ended
 

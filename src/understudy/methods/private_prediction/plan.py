@@ -54,8 +54,8 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
     top_k: int = Field(20, ge=0, le=10_000_000)
     """Sample among this many of the likeliest tokens without private text (differences: a few more); 0 for all."""
     sparse_vector: bool = False
-    """Test before each token whether the batch predicts nearly the same as the public prompt, and then take a public
-    token for free (Amin et al.). It costs more than it saves unless few tokens are private."""
+    """Test before each token whether the batch predicts nearly the same as the public prompt, and if so take a public
+    token for free. Worth its cost only if few tokens are private."""
     threshold: float = Field(0.5, gt=0, le=2)
     """With ``sparse_vector``: distance from the public prediction, in L1, from which a token is private (theta)."""
     threshold_noise: Ablation[float] = Field(0.2, gt=0, le=1e6)
@@ -65,8 +65,8 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
 
     @property
     def resolved(self) -> ResolvedNumbers:
-        """The choices, with the defaults that depend on the clipping. Raises ConfigError if the clip range and the
-        tokens are both left open, which clipped logits never do."""
+        """Return the numbers that are used, with the defaults that depend on the clipping. Raises ConfigError for
+        clipped logits if neither a clip range nor tokens are given."""
         differences = self.clip == "difference"
         tokens = self.tokens_per_batch
         if tokens is None and self.clip_range is None and differences:
@@ -92,7 +92,8 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
 
 @dataclass(frozen=True)
 class ResolvedNumbers:
-    """Return the numbers that the mechanism needs; the budget may decide either clip range or tokens."""
+    """The numbers of the mechanism. The budget decides either the clip range or the number of tokens, if it is left
+    open."""
 
     clip_range: float | None
     batch_size: int
@@ -218,7 +219,7 @@ def _test_costs(mechanism: PrivateTokens) -> tuple[list[Fact], list[str]]:
 
 
 def verdict(mechanism: PrivateTokens, labels: int, batches: int | None, records: int | None) -> Verdict:
-    """Return the verdict, by how far a batch moves a token's logit: less if it has fewer texts than its divisor."""
+    """Return the verdict, by how far a batch can move a token's logit: less if it has fewer texts than its divisor."""
     texts = 0.0 if batches is None or records is None else batches * mechanism.batch_size / mechanism.clip
     return Verdict.of("predictions", texts=texts, least=1 / mechanism.clip, labels=labels, records=records)
 

@@ -91,7 +91,7 @@ def release(
     rows = -(-(mechanism.batch_size + 1) // block) * block
     in_flight = 1 if paid.repeatable else model.batches_in_flight(rows, longest)  # before a record is read
     count = tools.labels.size * parameters.declared_batches
-    tools.say(f"Batches to decode texts for: {count}, of which {in_flight} at a time, with {model.model_id}.")
+    tools.say(f"Batches to decode texts for: {count}, {in_flight} at a time, with {model.model_id}.")
 
     of_label, columns = parameters.declared_batches, columns_shown(tools)
     batches = sort_into_batches(corpus, asked.private, labels=tools.labels.size, batches=of_label, columns=columns)
@@ -202,7 +202,7 @@ class _Progress:
 
 @dataclass(frozen=True)
 class TokenSampler:
-    """How one token is sampled, with the numbers of the mechanism.
+    """Samples one token at a time, with the numbers of the mechanism.
 
     Args:
         encode: text into tokens: what must follow, such as a record's next key, is written without sampling.
@@ -221,7 +221,8 @@ class TokenSampler:
 
     @property
     def margin(self) -> float:
-        """Return how far below the k-th public logit a candidate may be: what one row can lift it by (InvisibleInk)."""
+        """Return how far below the k-th public logit a candidate may be: the most by which one row can raise it
+        (InvisibleInk)."""
         return 2 * self.mechanism.clip / self.mechanism.batch_size if self.clip == "difference" else 0.0
 
     def text(
@@ -280,8 +281,8 @@ class TokenSampler:
 
 @dataclass(frozen=True)
 class Text:
-    """A sealed text: where it comes from, its tokens, which of them are private, whether it ended by itself, and the
-    cells of the row that it follows."""
+    """A sealed text: its origin, its tokens, which of them are private, whether it ended by itself, and the cells of
+    its row."""
 
     label: int
     batch: int
@@ -302,7 +303,8 @@ def collected(
     mechanism: PrivateTokens,
     tools: ReleaseTools,
 ) -> Released:
-    """Return the texts as released: without unfinished ones unless asked for, and with invalid records kept apart."""
+    """Return the content of the Release: the texts, without unfinished ones unless these are wanted, and invalid
+    records separately."""
     texts: list[str] = []
     kept: list[Text] = []
     apart: list[str] = []

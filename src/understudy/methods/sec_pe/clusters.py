@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError
 from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.sec_pe.plan import GRID, ClusterSumsSpec
@@ -30,21 +31,21 @@ _SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
 
 @dataclass(frozen=True)
 class Clusters:
-    """Public: K centres for each label, and how many public texts are nearest to each."""
+    """Public clusters: K centres per label, and the number of public texts nearest to each."""
 
     centres: NDArray[np.int16]  # ``Int16[labels, K, d]`` on the grid of the embeddings
     sizes: NDArray[np.int64]  # ``Int64[labels, K]``, at least 1
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Labels, centres per label (K), and the dimension."""
+        """Return the number of labels, of centres per label (K), and of dimensions."""
         labels, count, dimension = self.centres.shape
         return labels, count, dimension
 
 
 @dataclass(frozen=True)
 class ClusterSums(PlannedQuery[BoundedBatch, ClusterSumsSpec]):
-    """Per label and public cluster: noisy size, and noisy sum of residuals.
+    """For each label and public cluster, the number of records (size) and the sum of their residuals from the centre.
 
     ``Float64[labels, K, 1 + d]``, in the units of the formula above.
 
@@ -131,7 +132,7 @@ def _k_means(vectors: NDArray[np.float32], *, count: int, seed: int) -> tuple[ND
     """Compute centres and sizes by Lloyd's algorithm, on integers and thus the same on every machine."""
     if len(vectors) < count:
         raise ConfigError(
-            f"The public corpus has {len(vectors)} texts, too few for {count} clusters.",
+            f"The public corpus has {plural(len(vectors), 'text')}, too few for {plural(count, 'cluster')}.",
             "Lower clusters, or give a larger public corpus.",
         )
     points = integer_vectors(vectors)

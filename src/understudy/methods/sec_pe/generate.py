@@ -29,14 +29,14 @@ def generate(
 
 
 def label_counts(parameters: SecPEParameters, release: Release) -> tuple[list[float], float]:
-    """Return the sum of the noisy sizes of a label's clusters."""
+    """Return, for each label, the sum of its clusters' noisy sizes, and the standard deviation of the noise."""
     sizes, noise = release.arrays["sizes"], release.statement.noise_multiplier(release_names(parameters)[0]) or 0.0
     return sizes.sum(axis=1).tolist(), noise * math.sqrt(sizes.shape[1] / SIZE_SHARE / parameters.releases)
 
 
 class CentreVotes:
-    """Each centre of ``Float32[labels, K, d]`` votes for the nearest candidate of its label, with the weight of its
-    noisy size (``Float64[labels, K]``; sizes below 0 count as 0)."""
+    """Votes of the released centres ``Float32[labels, K, d]``: each votes for the nearest candidate of its label,
+    weighted by its noisy size ``Float64[labels, K]`` (0 if negative)."""
 
     def __init__(
         self, centres: NDArray[np.float32], sizes: NDArray[np.float64], *, distance: Distance = "cosine"

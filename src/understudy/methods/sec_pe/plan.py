@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError, PrivacyError
 from understudy.base.files import UnreadableText, cannot_read, read_lines
 from understudy.base.parameters import Parameters, public_file
@@ -67,13 +68,11 @@ class ReleaseParameters(Parameters):
     incidence_file: str | None = public_file(None)
     """Public incidence: the file made by ``understudy secrets incidence``. Giving it declares it public."""
     inclusion: float = Field(1.0, gt=0, le=1)
-    """Private incidence: probability with which each record is sampled (rho). Less than 1 never helps: the noise falls
-    more slowly than the number of sampled records."""
+    """Private incidence: probability with which each record is sampled (rho). Less than 1 never helps."""
     secret_budgets: str | None = public_file(None)
     """A CSV file ``number,prior,posterior`` with stricter promises for some secrets; public incidence only."""
     releases: int = Field(1, ge=1, le=100)
-    """Fresh releases of the same sums, which are averaged; the printed algorithm makes one per round. More than one
-    helps only if not all records are sampled."""
+    """Fresh releases of the same sums, which are averaged. More than one helps only if ``inclusion`` is below 1."""
     public_corpus: str | None = public_file(None)
     """A public table of similar texts. The private records are counted in its clusters."""
     public_corpus_is_public: bool = False
@@ -128,7 +127,7 @@ _COLUMNS = ("number", "prior", "posterior")
 
 @dataclass(frozen=True)
 class ClusterSumsSpec:
-    """Per label and cluster, a size and a sum of residuals: a record's vector of both has L2 norm at most 1."""
+    """For each label and cluster, a size and a sum of residuals. A record's vector of both has L2 norm at most 1."""
 
     labels: int
     clusters: int
@@ -148,7 +147,7 @@ PerSecretBudgets = Sequence[tuple[int, SecretBudget]]
 
 @dataclass(frozen=True)
 class SamplingRates:
-    """How records are sampled.
+    """The rates at which records are sampled.
 
     Args:
         rates: the rate of every record, or ``Float64[n]``, one per record in the corpus's order.
@@ -161,14 +160,15 @@ class SamplingRates:
 
 
 def release_names(parameters: SecPEParameters) -> list[str]:
-    """The charges, in order."""
+    """Return the names of the charges, in order."""
     if parameters.releases == 1:
         return ["clusters"]
     return [f"clusters-{number + 1}" for number in range(parameters.releases)]
 
 
 def private_rates(parameters: SecPEParameters, unit: Unit) -> SamplingRates:
-    """Use one rate for all records. At most m contain a given secret, so K ~ Binomial(m, rho) dominates."""
+    """Return the same rate for all records. At most m records contain a given secret, so K ~ Binomial(m, rho)
+    dominates."""
     rate = float(parameters.inclusion)
     return SamplingRates(rate, (((rate, unit.max_records),),))
 
@@ -219,7 +219,7 @@ def make_plan(
     )
     query = ClusterSumsSpec(labels, parameters.clusters)
     mechanism = SampledSum(multiplier, sampling.inclusion, query.sensitivity, query.shape, sampling.sha256)
-    why = f"noisy sizes and centres of {parameters.clusters} public clusters for each of {labels} label(s)"
+    why = f"noisy sizes and centres of {parameters.clusters} public clusters for each of {plural(labels, 'label')}"
     charges = tuple(Charge(name, mechanism, why, query) for name in release_names(parameters))
     forecast = _forecast(parameters, budget, facts, sampling, multiplier, candidates)
     try:
@@ -230,7 +230,7 @@ def make_plan(
 
 @lru_cache(maxsize=1024)
 def _noise_multiplier(budget: SecretBudget, inclusion: tuple[Inclusion, ...], releases: int) -> float:
-    """Cached: a run is planned more than once, and several releases take seconds to calibrate."""
+    """Return the noise multiplier. Cached, because a run is planned more than once and calibration takes seconds."""
     return calibrate(budget, inclusion, releases=releases)
 
 
@@ -269,7 +269,7 @@ def _forecast(
 
 
 def verdict(noise: float, labels: int, records: float | None) -> Verdict:
-    """Return the verdict, by how many of a label's texts a cluster needs; ``noise`` on its size, in texts."""
+    """Return the verdict, by how many of a label's texts a cluster needs to exceed the ``noise`` on its size."""
     return Verdict.of("topics", texts=CLEAR * noise, labels=labels, records=records)
 
 
@@ -321,7 +321,7 @@ _DIGITS = 4  # of a rate
 
 
 def largest_weights(incidence: csr_array) -> NDArray[np.float64]:
-    """Return the weights with the largest sum of which each secret's records have at most 1 together.
+    """Return the weights of records with the largest sum such that no secret's records weigh more than 1 together.
 
     Maximise sum_i w_i, subject to sum over the records i that contain secret j of w_i <= 1, and 0 <= w_i <= 1.
     ``incidence`` is ``[n, secrets]``, sparse: record i contains secret j where it is not 0.

@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus import Corpus, read_corpus
 from understudy.corpus.bounding import BoundedCorpus
@@ -114,7 +115,7 @@ _LARGEST_COORDINATE = 1e15  # its square, summed over a dimension, is still a fl
 
 
 def contents(parameters: SecPEParameters, release: Release) -> Contents:
-    """Per label, K public clusters, the noisy sums of private records over them, and their centres."""
+    """Describe, per label, the K public clusters, the noisy sums over them, and the resulting centres."""
     labels = release.schema.label_set.size
     clusters = (labels, parameters.clusters)
     sums = Held("float64", (*clusters, "dimension with size"))
@@ -141,7 +142,7 @@ def release(parameters: SecPEParameters, corpus: BoundedCorpus, plan: Plan, tool
 
     stored = tools.keep("public-clusters", clusters_to_keep)
     clusters = Clusters(stored["centres"], stored["sizes"])
-    tools.say(f"{clusters.shape[1]} public clusters for each of {clusters.shape[0]} label(s).")
+    tools.say(f"{plural(clusters.shape[1], 'public cluster')} for each of {plural(clusters.shape[0], 'label')}.")
 
     tools.say("Embedding the private texts: minutes for ten thousand on a few cores.")
     names = release_names(parameters)

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.parameters import Ablation, Parameters, private_file, public_file
 from understudy.methods.facts import PublicFacts
@@ -38,14 +39,14 @@ StudentLoss = Literal["kl", "top-answer", "pseudo-labels", "published"]
 
 
 class TeacherParameters(DeclaredSize):
-    """The teachers, each tuned on its own shard."""
+    """The teachers, each tuned on one shard."""
 
     teachers: int | None = Field(None, ge=2, le=MOST_TEACHERS)
     """Number of teachers, and of shards (M). Default: half of the declared records, at most 2000."""
 
 
 class QueryParameters(Parameters):
-    """What the teachers are asked, and how they answer."""
+    """The questions that the teachers are asked, and how they answer."""
 
     queries: int | None = Field(None, ge=1, le=MOST_QUERIES)
     """Most positions that teachers are asked about in total (T). Default: as many as keep an answer's noise at 0.035.
@@ -71,9 +72,8 @@ class StudentParameters(Parameters):
     pseudo_source: Literal["student", "base"] = "student"
     """Which model writes the public texts of later rounds: the current student, or the base model."""
     student_loss: StudentLoss = "kl"
-    """How the student learns an answer: all of it (``kl``), or its likeliest token alone (``top-answer``).
-    ``pseudo-labels`` learns from no answer, for comparison. ``published`` learns from both, as the paper's equation 4
-    does, after as many steps on pseudo-labels alone as in a round."""
+    """How the student learns: from whole answers (``kl``), from their likeliest tokens (``top-answer``), from its own
+    pseudo-labels and no answer (``pseudo-labels``), or from both after a warm-up, as published (``published``)."""
     prefixes: str | None = public_file(None)
     """A public file with beginnings of texts, one per line, which pseudo-sentences continue. Default: none."""
     prefixes_are_public: bool = False
@@ -133,7 +133,7 @@ class AnswersSpec:
 
 
 def teacher_count(parameters: SeqPATEParameters) -> int:
-    """Return M. Raises ConfigError if it exceeds the declared records, or is below two."""
+    """Return the number of teachers, M. Raises ConfigError if it exceeds the declared records, or is below two."""
     declared = parameters.declared
     teachers = min(_TEACHERS, declared // _RECORDS) if parameters.teachers is None else parameters.teachers
     if not 2 <= teachers <= declared:
@@ -151,7 +151,7 @@ _NOISE = 0.035
 
 @dataclass(frozen=True)
 class Noise:
-    """The noise that a budget leaves on the answers: ``one`` is its standard deviation on the sum of one answer over
+    """The noise that a budget leaves on the answers. ``one`` is its standard deviation on the sum of one answer over
     the teachers, if that were the only question."""
 
     kind: NoiseKind
@@ -175,7 +175,8 @@ def noise_of(parameters: SeqPATEParameters, budget: Budget) -> Noise:
 
 
 def query_count(parameters: SeqPATEParameters, budget: Budget) -> int:
-    """Return T: as given, or as many as keep the noise on an answer at 0.035, at least one per round."""
+    """Return the number of questions, T: as given, or as many as keep the noise on an answer at 0.035, at least one per
+    round."""
     found = parameters.queries
     if found is None:
         found = max(parameters.rounds, noise_of(parameters, budget).queries(_NOISE, teacher_count(parameters)))
@@ -223,8 +224,8 @@ def make_plan(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
 
 
 def planned_queries(charges: Sequence[Charge]) -> int:
-    """Return T by the charges, as a guide may have taken a share of the budget. Raises ReleaseError for wrong
-    charges."""
+    """Return the number of questions, T, that the charges pay for (a guide may have taken a share of the budget).
+    Raises ReleaseError for wrong charges."""
     total = 0
     for charge in charges:
         if charge.name.startswith(answers_name(0)[:-1]):
@@ -256,15 +257,17 @@ def _phrase_note(parameters: SeqPATEParameters, budget: Budget, facts: PublicFac
         return ()
     if parameters.label_sizes == NOISY:
         raise ConfigError(
-            "Noisy label counts are not protected for phrases.", "Declare the sizes of labels, or leave phrases out."
+            "With --phrases, label counts cannot be noisy: the promise for phrases would not cover them.",
+            "Give --label-sizes uniform or proportions, or leave --phrases out.",
         )
     shards, kind = parameters.phrase_shards, facts.unit.kind
     found = phrase_epsilon(parameters, budget)
     return (
-        f"Phrases: no phrase of a list that the data holder keeps is in more than {shards} {kind}(s), and so in the "
-        f"shards of more than {shards} teacher(s), as was checked. If neighbours differ by all records that contain "
-        f"one of these phrases, the release is ({round_up(found)}, {as_typed(budget.delta)})-differentially private. "
-        f"That this check passed is itself not covered by the promise for one {kind}.",
+        "Phrases: the run checked that no phrase of a list that the data holder keeps is in more than "
+        f"{plural(shards, kind)}, and so in the shards of more than {plural(shards, 'teacher')}. If neighbours differ "
+        f"by all records that contain one of these phrases, the release is ({round_up(found)}, "
+        f"{as_typed(budget.delta)})-differentially private. That this check passed is itself not covered by the "
+        f"promise for one {kind}.",
     )
 
 
@@ -291,7 +294,7 @@ def _forecast(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
 
 
 def verdict(noise: Noise, queries: int, teachers: int) -> Verdict:
-    """Return the verdict, by the noise on an answer with the fewest questions that teach a student something."""
+    """Return the verdict, by the noise on an answer when as few questions are asked as can teach a student anything."""
     return Verdict.of("answers", least=noise.on_mean(max(queries, _FEWEST_QUERIES), teachers))
 
 

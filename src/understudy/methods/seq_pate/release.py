@@ -91,7 +91,7 @@ _MOST_NUMBERS = 20_000_000
 
 @dataclass(frozen=True, eq=False)
 class Ready:
-    """What the run prepares before anything is charged."""
+    """The models and prompts, prepared before anything is charged."""
 
     asked: LabelPrompts
     tuned: TunedModel  # the model that becomes the student
@@ -101,7 +101,8 @@ class Ready:
 
 
 def prepare(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> Ready:
-    """Raises as :func:`ready`, :func:`require_rare_phrases` and :func:`try_out`."""
+    """Load and try out the models before the charge, and check the phrases. Raises what :func:`ready`,
+    :func:`require_rare_phrases` and :func:`try_out` raise."""
     found = ready(parameters, preparation)
     require_rare_phrases(parameters, corpus)
     found, work = try_out(found, parameters, planned_queries(plan.charges), engine=corpus.engine)
@@ -111,7 +112,8 @@ def prepare(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, pr
 
 
 def ready(parameters: SeqPATEParameters, preparation: Preparation) -> Ready:
-    """Raises ConfigError if prompts or records are invalid, or the model cannot be cut."""
+    """Load the model and build the prompts. Raises ConfigError if prompts or records are invalid, or the model cannot
+    be cut."""
     asked, tuned = model_to_tune(parameters, preparation)
     model = tuned.causal
     lora = LoRA(model, rank=parameters.lora_rank, targets=[parameters.adapted], layers=parameters.blocks)
@@ -147,9 +149,9 @@ def _lines(path: Path, what: str, cure: str) -> tuple[str, ...]:
 
 
 def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -> None:
-    """Check that no phrase is in more records (owners) than declared: each is in one shard, so no phrase is in more
-    shards. A phrase is in a record if it is in its text as models see it, or in the text that this encodes: in JSON,
-    and after the names of parts, quotes and line ends are written differently.
+    """Check that no phrase is in more records (owners) than declared; then it is in no more shards, because each record
+    is in one shard. A phrase counts in a record if it occurs in the text as models see it, or in the text before it was
+    encoded as JSON or a transcript.
 
     Raises:
         ConfigError: the file of phrases cannot be read, or is empty.
@@ -341,7 +343,7 @@ class _Memory:
     def lessons(
         self, prompts: Sequence[Sequence[int]], teachers: int, std: float, parameters: SeqPATEParameters
     ) -> Lessons:
-        """Return the answers, and the pseudo-sentences that they are about."""
+        """Return the answers with the pseudo-sentences that they are about."""
         rows: list[TokenRow] = []
         taught = []
         for texts, questions, answers in zip(self.texts, self.questions, self.answers, strict=True):
@@ -354,7 +356,7 @@ class _Memory:
         return Lessons(rows, taught)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """For the Release."""
+        """Return the arrays for the Release."""
         first = np.cumsum([0, *[len(each.labels) for each in self.texts]]).tolist()
         asked = [each.row + before for each, before in zip(self.questions, first, strict=False)]
         return {

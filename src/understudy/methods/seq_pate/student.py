@@ -33,8 +33,8 @@ _KL_WEIGHT = 20.0
 
 @dataclass(frozen=True, eq=False)
 class PseudoTexts:
-    """Pseudo-sentences in tokens, public or written by a student of released values: labels and lengths ``Int32[n]``,
-    and tokens ``Int32[sum of lengths]``."""
+    """Pseudo-sentences as tokens: labels and lengths ``Int32[n]``, and tokens ``Int32[sum of lengths]``. Public, or
+    written by a student that knows released values only."""
 
     labels: NDArray[np.int32]
     lengths: NDArray[np.int32]
@@ -87,8 +87,8 @@ def shrink(
 def shares_of(
     means: NDArray[np.float64], questions: Questions, *, std: float, loss: StudentLoss
 ) -> NDArray[np.float64]:
-    """Return what the student learns from noisy answers: ``Float64[Q, K]``, distributions over the candidates; with the
-    loss ``top-answer``, only the likeliest candidate. Other arguments as in :func:`shrink`."""
+    """Return the distributions over the candidates that the student learns from noisy answers: ``Float64[Q, K]``. With
+    the loss ``top-answer`` all weight is on the likeliest candidate. Other arguments as in :func:`shrink`."""
     known = questions.candidates >= 0
     shrunk = shrink(means, questions.prior.astype(np.float64), known, std=std)
     if loss != "top-answer":
@@ -107,7 +107,7 @@ def _tops(columns: int, mass: float, logits: Any, _block: Block) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Lessons:
-    """What the student learns from: pseudo-sentences, and answers about some of their positions.
+    """The training data of the student: pseudo-sentences, and answers about some of their positions.
 
     Args:
         questions: for each a row, the place in it, the candidates, and the answer as a distribution over them.
@@ -126,14 +126,14 @@ class Lessons:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Student:
-    """A model that is being tuned."""
+    """The model that is being tuned."""
 
     tuned: TunedModel
     parameters: SeqPATEParameters
 
     def write(self, labels: Sequence[int], *, name: str, seed: int, prefixes: Sequence[str] = ()) -> Arrays:
-        """Sample a pseudo-sentence for each label from the loaded model: the arrays of :class:`PseudoTexts`. ``name``
-        is the seed of the texts. They begin with the ``prefixes`` in turn, if there are any."""
+        """Sample a pseudo-sentence for each label from the loaded model, beginning with the ``prefixes`` in turn, if
+        any. ``name`` seeds the texts. Returns the arrays of :class:`PseudoTexts`."""
         sampling = Sampling(seed, 1.0, _MASS, self.tuned.tokens, (BLANK_LINE,))
         keys = [(label, f"{name} {number}") for number, label in enumerate(labels)]
         begun = [prefixes[number % len(prefixes)] if prefixes else "" for number in range(len(keys))]
@@ -150,8 +150,8 @@ class Student:
         }
 
     def choose(self, rows: Sequence[TokenRow], count: int, *, seed: int) -> Arrays:
-        """Choose ``count`` positions to ask about: hard ones of few sentences; then, if these are too few, the next
-        hardest; and if there are too few positions, some twice. Returns the arrays of a
+        """Choose ``count`` positions to ask about: the hard ones of a few sentences; if these are too few, the next
+        hardest; if there are too few positions, some twice. Returns the arrays of
         :class:`~understudy.methods.seq_pate.teachers.Questions` about ``rows``."""
         parameters = self.parameters
         places = np.array([(row, place) for row, each in enumerate(rows) for place in range(len(each.target))])
@@ -196,7 +196,7 @@ class Student:
         return (logits > logits.gather(2, block.targets[:, :, None])).sum(2)
 
     def _map(self, rows: Sequence[TokenRow], of: Callable[[Any, Block], Any]) -> Iterator[NDArray[Any]]:
-        """``of`` the logits of each row's targets."""
+        """Apply ``of`` to the logits of each row's targets, and yield the results."""
 
         def one(first: int) -> list[NDArray[Any]]:
             some = rows[first : first + _BLOCK]
@@ -210,7 +210,7 @@ class Student:
                 yield from each
 
     def learn(self, lessons: Lessons, weights: NDArray[np.float32], *, steps: int, seed: int) -> Arrays:
-        """Return (and load) the ``weights`` after this many steps on the lessons."""
+        """Train the ``weights`` for ``steps`` steps on the lessons, load them, and return them."""
         parameters, trainable = self.parameters, self.tuned.trainable
         trainable.load(weights)
         optimizer = AdamW(

@@ -43,7 +43,8 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How every teacher is trained (``batch`` texts per step), and how many go through one pass. Public."""
+    """How every teacher is trained (``batch`` texts per step), and how many teachers are trained in one pass.
+    Public."""
 
     steps: int
     batch: int
@@ -52,13 +53,14 @@ class Recipe:
 
     @property
     def slots(self) -> int:
-        """Largest number of texts that a teacher reads."""
+        """Return the largest number of texts that a teacher reads."""
         return self.steps * self.batch
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Faculty:
-    """The parts and computations of teachers: the base model, cut below the blocks that they adapt."""
+    """Trains teachers and computes their answers: the base model, divided below the blocks that the teachers' adapters
+    change."""
 
     lora: LoRA  # the adapters of the blocks above the cut; its weights are one teacher's
     trunk: Trunk
@@ -78,17 +80,18 @@ class Faculty:
 
     @cached_property
     def shapes(self) -> Shapes:
-        """Texts to learn from have the longest; questions have the shortest that fits them."""
+        """Return the shapes of computations: texts to learn from have the longest, questions the shortest that fits
+        them."""
         return self.tuned.shapes()
 
     def block(self, rows: Sequence[TokenRow], *, width: int | None = None) -> Block:
-        """Return all rows in one shape."""
+        """Return all rows as one block of a fixed shape."""
         width, device = width or self.shapes.widths[-1], self.lora.causal.device
         return Block.of(rows, width=width, prompt=self.shapes.prompt, size=len(rows), device=device)
 
     @one_core()
     def train(self, shards: Sequence[Sequence[TokenRow]]) -> NDArray[np.float32]:
-        """Train the adapters of one group, ``Float32[G, P]``; ``shards`` are as many as a group has teachers."""
+        """Train the adapters of one group of teachers, ``Float32[G, P]``, on one shard each."""
         recipe, device = self.recipe, self.lora.causal.device
         lengths = [min(len(shard), recipe.slots) for shard in shards]
         slots = []
@@ -134,8 +137,8 @@ class Faculty:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Group:
-    """The weights of one pass, ``Float32[G, P]``: the first ``real`` are teachers, the others fill up the group.
-    Private; its ``repr`` shows nothing."""
+    """The weights of the teachers of one pass, ``Float32[G, P]``. The first ``real`` are teachers, the others only fill
+    the group. Private; its ``repr`` shows nothing."""
 
     weights: NDArray[np.float32]
     real: int
@@ -143,7 +146,7 @@ class Group:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Teachers:
-    """All teachers, group by group, kept in the private ``folder`` when they are trained, so that a killed run resumes.
+    """All teachers, group by group. Trained groups are stored in the private ``folder``, so that a killed run resumes.
 
     Implements :class:`~understudy.privacy.measurement.Batches`, and :class:`~understudy.privacy.measurement.Divided`
     with groups as parts. Memory: the tokens of all texts that are read, and what a group takes, once per worker.
@@ -168,7 +171,7 @@ class Teachers:
         return self.corpus.engine
 
     def map(self, function: Callable[[Any], R]) -> Iterator[R]:
-        """Return ``function`` of every group or, without an engine, of all groups."""
+        """Yield ``function`` of every group on the engine; without an engine, of all groups as one."""
         if self.engine is None:
             yield function(self)
         else:
@@ -180,7 +183,7 @@ class Teachers:
         return -(-self.count // self.faculty.recipe.group)
 
     def train(self) -> None:
-        """Train the groups that are not kept yet."""
+        """Train the groups that are not stored yet."""
         private_folder(self.folder)
         size = self.faculty.recipe.group
         missing = [number for number, each in enumerate(self._kept) if not each.file.exists()]
@@ -276,7 +279,8 @@ def _public_group(faculty: Faculty, generator: np.random.Generator) -> list[list
 
 
 def kind_of_teachers(faculty: Faculty) -> str:
-    """Return a digest of the bits to which a public group is trained here, and of its computations.
+    """Train one group of teachers on public texts on this machine, and return a digest of the resulting bits and of the
+    computations used.
 
     Machines that differ in it train different teachers, which must not be mixed: scheduling, and so the records of
     others, would decide which machine trains a teacher.
@@ -340,7 +344,7 @@ likely token among 150,000 unlikely ones.)"""
 
 @dataclass(frozen=True, eq=False)
 class Questions:
-    """Positions in pseudo-sentences, and the tokens that an answer is about. Public, or made from released values.
+    """Positions in pseudo-sentences, and the candidate tokens of their answers. Public, or made from released values.
 
     Args:
         prior: ``Float32[Q, K]``, the student's probabilities of them when it asked, adding up to 1.
@@ -423,7 +427,7 @@ class TeacherAnswers(PlannedQuery[Group, AnswersSpec]):
 
 @dataclass(frozen=True, eq=False)
 class Sentence:
-    """A pseudo-sentence about which teachers are asked."""
+    """A pseudo-sentence about which the teachers are asked."""
 
     tokens: Any  # ``Int64[1, L]``
     states: Any  # of the trunk, ``Float[1, L, H]``

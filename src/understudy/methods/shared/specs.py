@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from understudy.base.display import plural
 from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity, Shape
 from understudy.privacy.noise import NoiseKind
 from understudy.privacy.unit import Unit
@@ -16,7 +17,8 @@ from understudy.privacy.unit import Unit
 
 @dataclass(frozen=True)
 class LabelCountsSpec:
-    """How many records each of ``labels`` has (:class:`~understudy.methods.shared.queries.counts.LabelCounts`)."""
+    """The number of records of each of ``labels`` labels
+    (:class:`~understudy.methods.shared.queries.counts.LabelCounts`)."""
 
     labels: int
 
@@ -31,13 +33,13 @@ class LabelCountsSpec:
 
 def planned_label_counts(labels: int) -> tuple[LabelCountsSpec, str]:
     """Return the plan of label counts: the query and its purpose."""
-    return LabelCountsSpec(labels), f"noisy counts of the records of {labels} label(s)"
+    return LabelCountsSpec(labels), f"noisy counts of the records of {plural(labels, 'label')}"
 
 
 @dataclass(frozen=True)
 class TermCountsSpec:
-    """In how many records each of ``terms`` is among the first S = ``terms_per_record`` distinct ones
-    (:class:`~understudy.methods.shared.queries.counts.TermCounts`)."""
+    """For each of ``terms`` terms, the number of records in which it is among the first S = ``terms_per_record``
+    distinct ones (:class:`~understudy.methods.shared.queries.counts.TermCounts`)."""
 
     terms: int
     terms_per_record: int
@@ -79,11 +81,11 @@ class TermHistogramSpec:
 
 @dataclass(frozen=True)
 class VotesSpec:
-    """Votes for candidates: one whole vote, of L2 norm 1, of each record, or of an owner's records jointly
+    """Votes for candidates. A record, or all records of an owner together, have one vote of L2 norm 1
     (:class:`~understudy.methods.shared.votes.VoteHistogram`).
 
     Args:
-        unit: whose votes are normalised together.
+        unit: the privacy unit; the votes of all its records together have L2 norm 1.
         nearest: candidates that a record votes for (k), 1 or more.
         candidates: None if their number is not known before the charge.
     """

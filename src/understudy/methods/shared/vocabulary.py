@@ -19,7 +19,7 @@ from understudy.text.vocabulary.terms import BUILT_IN, Vocabulary, load_vocabula
 
 
 class TermListParameters(Parameters):
-    """The source of a method's list of terms."""
+    """Where the list of terms of a method comes from."""
 
     vocabulary: str = public_file(BUILT_IN)
     """A public list of terms: a file, or the built-in English word list."""
@@ -41,7 +41,7 @@ class TermListParameters(Parameters):
 
 
 class VocabularyParameters(TermListParameters):
-    """The sources of a method's terms."""
+    """Where the terms of a method come from: a list, and discovery in the texts."""
 
     discover_terms: float | None = Field(None, ge=0, le=0.9)
     """Share of the budget (of mu^2) for finding terms of one to three words that are in no public list: those in many
@@ -71,7 +71,7 @@ _LONE_DELTA = Fraction(1, 10)
 
 
 def public_vocabulary(parameters: TermListParameters) -> Vocabulary:
-    """Return the terms that are counted. Raises ConfigError if they are not declared public."""
+    """Return the public terms. Raises ConfigError if they are not declared public."""
     named = parameters.stop_words in (None, BUILT_IN, "none") or stop_word_languages(parameters.stop_words)
     if (parameters.vocabulary != BUILT_IN or not named) and not parameters.vocabulary_is_public:
         raise ConfigError(
@@ -82,8 +82,8 @@ def public_vocabulary(parameters: TermListParameters) -> Vocabulary:
 
 
 def split_off(budget: Budget, share: float, shares: Sequence[float]) -> tuple[Charge, list[float]]:
-    """Return the charge that finds terms for ``share`` of the budget (of mu^2) and its part of delta, and the noise
-    multipliers of Gaussian sums that have ``shares`` of the rest."""
+    """Return the charge for discovering terms, with ``share`` of the budget (of mu^2) and a part of delta, and the
+    noise multipliers of Gaussian sums that divide the rest by ``shares``."""
     lone = budget.delta * _LONE_DELTA
     rest = Budget.of(budget.epsilon, budget.delta - lone)
     first, *others = gaussian_split(rest, [share, *((1 - share) * each for each in shares)])
@@ -92,7 +92,7 @@ def split_off(budget: Budget, share: float, shares: Sequence[float]) -> tuple[Ch
 
 
 def word_for_word(plan: Plan) -> str:
-    """Return the statement's remark on discovered terms: how many records show one."""
+    """Return the statement's remark on discovered terms, which says how many records make one visible."""
     found, unit = plan.mechanism(DISCOVERED), plan.unit
     alone = max(1, round(found.threshold / COUNT_GRID))
     among = round(alone * math.sqrt(found.most))

@@ -19,7 +19,7 @@ _SAFETY = 1 - 1e-9  # float rounding of a norm is far smaller
 
 @dataclass(frozen=True)
 class VoteHistogram(PlannedQuery[Block, VotesSpec]):
-    """For each candidate, the votes of the private units: one round's query.
+    """The votes of the private units for each candidate: the query of one round.
 
     A record votes for its k nearest candidates of its own label (all of them if there are fewer; none without
     candidates or for a zero vector): a record with m votes adds floor(G / sqrt(m)) to each, G = COUNT_GRID. Where units
@@ -51,7 +51,8 @@ class VoteHistogram(PlannedQuery[Block, VotesSpec]):
         return (len(self.candidates),)
 
     def of_batch(self, batch: Block) -> NDArray[np.int64]:
-        """Return ``Int64[n]``. Memory: what :func:`nearest` takes; for owners also 24 bytes per vote of the block."""
+        """Return the votes of one batch: ``Int64[n]``. Memory: that of :func:`nearest`; for owners also 24 bytes per
+        vote of the block."""
         (chosen,) = nearest([batch], self.candidates, self.labels, distance=self.distance, k=self.spec.nearest)
         cast = chosen >= 0
         histogram = np.zeros(self.shape, dtype=np.int64)

@@ -54,7 +54,7 @@ class TunedMethod(Method):
         return self
 
     def fitted(self, expected_records: int, labels: int) -> dict[str, Any]:
-        """Return the declared size if it is not given."""
+        """Return the declared size, from ``expected_records``, if it is not given."""
         known = not isinstance(self, DeclaredSize) or self.declared_records is not None
         return {} if known else {"declared_records": expected_records}
 
@@ -71,7 +71,7 @@ class TunedMethod(Method):
         return self._tuned.label_sizes != UNIFORM
 
     def label_counts(self, release: Release) -> tuple[Sequence[float], float] | None:
-        """Return noisy counts, or declared proportions, which have no noise."""
+        """Return the noisy number of records of each label, or declared proportions (without noise)."""
         weights = self.label_weights(release)
         return None if weights is None else (weights, release.statement.noise_multiplier(LABELS) or 0.0)
 
@@ -120,7 +120,7 @@ class TunedMethod(Method):
 
 
 def model_to_tune(parameters: TunedParameters, found: Preparation) -> tuple[LabelPrompts, TunedModel]:
-    """Return the prompts, and the base model with the part that will learn."""
+    """Return the prompts, and the base model with the part that will be tuned."""
     model, names, prompts = needed(found.model), found.labels.names, needed(found.prompts)
     special = parameters.prompt_form == "chat" or prompts.form or found.record_columns or prompts.parameters.asks_itself
     if parameters.from_writer and not special:  # texts in the form that the writer was trained on
@@ -133,7 +133,8 @@ def model_to_tune(parameters: TunedParameters, found: Preparation) -> tuple[Labe
 def label_counts(
     parameters: TunedParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools
 ) -> dict[str, NDArray[np.float64]]:
-    """Return the Release's array of counts: noisy ones (a charge), or declared proportions; empty for equal shares."""
+    """Return the label counts that the Release stores: noisy ones (a charge), declared proportions, or none for equal
+    shares."""
     from understudy.methods.shared.queries.counts import LabelCounts  # only here: it reads private records
 
     if parameters.label_sizes == NOISY:
@@ -150,7 +151,7 @@ def released(
     noise_check: Facts,
     **others: Any,
 ) -> Released:
-    """Return a model tuned to ``weights``, with the other ``arrays`` of its Release.
+    """Return the content of a Release: the model tuned to ``weights``, and the other ``arrays``.
 
     Weights are clipped so that they can be read again: only far too high a learning rate exceeds the limit.
     """
@@ -172,6 +173,6 @@ def released(
 
 
 def tuned_weights(release: Release, others: Collection[str]) -> dict[str, NDArray[Any]]:
-    """Return all arrays that are neither the method's ``others`` nor those of an addition."""
+    """Return the arrays of the tuned model: all that are not among the method's ``others`` nor an addition's."""
     beside = complete(Contents({}, {}), release).arrays
     return {name: each for name, each in release.arrays.items() if name not in {*PROMPTS, *beside, *others}}

@@ -83,7 +83,7 @@ class TunedParameters(LabelParameters, SamplingParameters, TextParameters, Tunin
 
 
 def trainable_of(parameters: TuningParameters, model: CausalModel) -> Trainable:
-    """Return what learns. Raises ConfigError if more numbers would learn than fit into a Release."""
+    """Return the part of the model that is tuned. Raises ConfigError if it has more numbers than fit into a Release."""
     made: Trainable | None = None
     if parameters.learns == "lora":
         made = LoRA(model, rank=parameters.lora_rank, targets=[parameters.adapted], layers=parameters.blocks)

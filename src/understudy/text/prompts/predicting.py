@@ -54,7 +54,7 @@ Block = Annotated[str, AfterValidator(_with_one_text)]
 
 
 class ChatForm(Parameters):
-    """The user's turn and the beginning of the answer."""
+    """The prompt of a chat model: the pieces of the user's turn, and the beginning of the answer."""
 
     before: str = "Here are texts of type {document_type}[ about {label}]."
     """Comes before the shown texts."""
@@ -69,13 +69,13 @@ class ChatForm(Parameters):
 
 
 class CompletionForm(ChatForm):
-    """A document that a base model continues."""
+    """The prompt of a base model: a document that it continues."""
 
     after: str = ""
 
 
 class ChatRecordsForm(ChatForm):
-    """As :class:`ChatForm`, of records."""
+    """The same as :class:`ChatForm`, for records."""
 
     before: str = (
         "Here are records of type {document_type}[ about {label}], with the fields {columns}."
@@ -86,14 +86,14 @@ class ChatRecordsForm(ChatForm):
 
 
 class CompletionRecordsForm(ChatRecordsForm):
-    """As :class:`CompletionForm`, of records."""
+    """The same as :class:`CompletionForm`, for records."""
 
     after: str = ""
 
 
 @dataclass(frozen=True)
 class PredictionPrompt:
-    """A prompt for one label, as pieces, with private texts between them.
+    """The prompt of one label, in pieces between which private texts are inserted.
 
     ``before``, any number of private texts each between ``block``'s two halves, ``after``; then the answer begins with
     ``cue`` and ``opening``.
@@ -112,7 +112,8 @@ class PredictionPrompt:
     asks: tuple[str, str]  # asks a chat model, to which no blocks are shown, for a first text and for another one
 
     def shown(self, text: str) -> str:
-        """Return ``text`` as a block shows it, a function of it alone: no blank lines if they end a text."""
+        """Return ``text`` as a block of the prompt shows it: without blank lines, if these end a text. Depends on this
+        text only."""
         return _shown(text, self.stop)
 
     def user(self, texts: Sequence[str]) -> str:
@@ -160,7 +161,7 @@ class PredictionPrompts(Parameters):
     """As ``examples``, if texts are records."""
 
     def record_examples(self, columns: Sequence[str]) -> tuple[PredictionExample, ...]:
-        """Return the ``records`` that have all ``columns``, as the corpus writes records."""
+        """Return the examples among ``records`` that have all ``columns``, written as the corpus writes records."""
         return tuple(
             PredictionExample(
                 text=json.dumps({name: each.fields[name] for name in columns}, ensure_ascii=False), label=each.label
@@ -240,7 +241,7 @@ def shown_examples(
 
 
 def _fill(pattern: str, values: Mapping[str, str]) -> str:
-    """As ``fill_in``, with the white space around the pattern kept."""
+    """Do as ``fill_in``, with the white space around the pattern kept."""
     first = pattern[: len(pattern) - len(pattern.lstrip())]
     last = pattern[len(pattern.rstrip()) :]
     filled = fill_in(pattern, values)

@@ -72,7 +72,7 @@ class WritingParameters(Parameters):
 
     @property
     def asks_itself(self) -> bool:
-        """Whether a prompt or a form of the user's own asks for the texts, on which the writer was not trained."""
+        """Return whether the user's prompt or JSON schema asks for the texts, on which the writer was not trained."""
         return self.prompt is not None or self.json_schema is not None
 
 
@@ -311,7 +311,7 @@ def _parse(text: str, name: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Prompts:
-    """A loaded and checked template, all of it public."""
+    """A loaded and checked prompt template. All of it is public."""
 
     parameters: WritingParameters
     template: PromptTemplate  # asks for texts of the form
@@ -340,7 +340,8 @@ _SYSTEM = "system"  # the role of a chat's instructions, not of a turn
 
 
 def in_form(template: PromptTemplate, form: TextForm) -> PromptTemplate:
-    """Return the template with all patterns asking for this form, and its examples in it; unchanged for plain texts.
+    """Return the template changed to ask for texts of this form (fields, dialogues), with examples in it; unchanged for
+    plain texts.
 
     Names are public, and a template is data: so all methods ask alike, and the hash of the prompts covers the form.
     """

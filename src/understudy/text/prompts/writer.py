@@ -52,7 +52,7 @@ def choices(phrases: Sequence[str], answers: int) -> list[tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Brief:
-    """A kind of text, and its required content."""
+    """What the built-in writer is asked for: the kind of text and its required content."""
 
     kind: str
     label: str = ""  # as the table names it
@@ -77,5 +77,5 @@ class Brief:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """Sent as a system turn, because the model's template puts one before a user turn."""
+        """Return the prompt as a system turn, because the model's chat template puts one before a user turn."""
         return (Message("system", self.prompt),)

@@ -15,13 +15,13 @@ _SMALLEST = 1e-12
 
 
 def label_share(scores: Scores) -> Scores:
-    """Return ``Float64[labels, N]``: scores_c / sum over labels of scores; negative scores count as 0."""
+    """Return each label's share of a term's scores: ``Float64[labels, N]``; negative scores count as 0."""
     positive = np.maximum(scores, 0.0)
     return np.asarray(positive / np.maximum(positive.sum(axis=0, keepdims=True), _SMALLEST), dtype=np.float64)
 
 
 def contrast_weights(scores: Scores, *, contrast: float = 1.0) -> Scores:
-    """Return ``Float64[labels, N]``: scores_c * (scores_c / sum over labels of scores)^contrast.
+    """Return sampling weights scores_c * (scores_c / sum over labels of scores)^contrast: ``Float64[labels, N]``.
 
     Negative scores count as 0. A label whose scores are all 0 (noise can do that) gets equal weights, so that every
     label gets sequences. Computed in logarithms: a large contrast must not underflow.
@@ -42,7 +42,7 @@ def sample_independent(
     generator: np.random.Generator,
     log_lifts: Callable[[slice], NDArray[np.float32]] | None = None,
 ) -> NDArray[np.int64]:
-    """Sample ``Int64[count, length]``: rows of distinct terms, one after another in proportion to ``weights``.
+    """Sample rows of distinct terms, one term after another in proportion to ``weights``: ``Int64[count, length]``.
 
     Gumbel top-k (Yellott 1977): sorting log-weights plus Gumbel noise samples without replacement.
 
@@ -68,12 +68,13 @@ _NUMBERS = 1 << 24  # of one array
 
 
 def _at_once(count: int, terms: int) -> Iterator[slice]:
-    """Number of sequences at a time, so that memory does not grow with their number."""
+    """Yield blocks of sequences, so that memory does not grow with their number."""
     size = max(1, _NUMBERS // terms)
     return (slice(start, start + size) for start in range(0, count, size))
 
 
 def gumbel(shape: tuple[int, ...], generator: np.random.Generator) -> NDArray[np.float32]:
-    """Return noise that makes the largest log-weight a sample in proportion to the weights."""
+    """Return Gumbel noise: the index with the largest log-weight plus noise is a sample in proportion to the
+    weights."""
     exponential = generator.standard_exponential(shape, dtype=np.float32)
     return np.asarray(-np.log(np.maximum(exponential, np.float32(1e-9))), dtype=np.float32)

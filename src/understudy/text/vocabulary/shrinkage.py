@@ -28,7 +28,7 @@ _ROUNDS = 100
 
 @dataclass(frozen=True)
 class Posterior:
-    """Estimates of true values from noisy ones."""
+    """Estimates from noisy values: the expected true values, and the probability that each is not 0."""
 
     probability: Values  # probability that the true value is not 0
     mean: Values  # the true value's expectation: 0 and above
@@ -36,7 +36,7 @@ class Posterior:
 
 @dataclass(frozen=True)
 class KnownNoise:
-    """The noise on every value: its distribution and its standard deviation, 0 if noise is off."""
+    """The noise on every value: its distribution, and its standard deviation (0 if noise is off)."""
 
     kind: NoiseKind
     std: float
@@ -44,7 +44,8 @@ class KnownNoise:
 
 @dataclass(frozen=True)
 class SpikeAndSlab:
-    """True values: 0 with probability 1 - ``share``, else exponential with mean ``slab_mean``, in units of the noise.
+    """The assumed distribution of true values, in units of the noise: 0 with probability 1 - ``share``, else
+    exponential with mean ``slab_mean``.
 
     ``prior_real`` of ``prior_values`` values are added when the share is estimated, so that it is never 0 or 1.
     """
@@ -106,7 +107,8 @@ def shrink(values: Values, noise: KnownNoise) -> Posterior:
 
 
 def rank_bins(size: int) -> Iterator[slice]:
-    """Return the ranks of terms that share a model: the first FIRST_BIN, then bins that double the total each time."""
+    """Yield the ranges of ranks whose terms share a model: the first FIRST_BIN, then bins that double the total each
+    time."""
     first, end = 0, FIRST_BIN
     while first < size:
         yield slice(first, min(end, size))
@@ -160,7 +162,7 @@ def _under_gaussian(values: Values, slab_mean: float) -> tuple[Values, Values, V
 
 
 def _under_laplace(values: Values, slab_mean: float) -> tuple[Values, Values, Values]:
-    """As :func:`_under_gaussian`, under Laplace noise of standard deviation 1: its rate is a = sqrt(2).
+    """Do as :func:`_under_gaussian`, under Laplace noise of standard deviation 1: its rate is a = sqrt(2).
 
     With c = 1/b, the true value t has the density a c / 2 exp(-c t - a |x - t|), up to the marginal: two pieces, t
     below x (an exponential of rate c - a, cut to [0, x]) and t above it (an exponential of rate a + c).

@@ -76,12 +76,12 @@ class Vocabulary:
 
     @cached_property
     def matcher(self) -> TermMatcher:
-        """Finds the terms in texts."""
+        """Return the matcher that finds the terms in texts."""
         return TermMatcher(self.terms)
 
     @property
     def public_input(self) -> dict[str, str]:
-        """Return how a statement names it."""
+        """Return the source and SHA-256 of the vocabulary, for a statement."""
         return {"source": self.source, "sha256": self.sha256}
 
 
@@ -105,7 +105,7 @@ def load_vocabulary(source: str | Path = BUILT_IN, *, stop_words: str | Path | N
 
 @lru_cache(maxsize=4)
 def _load(source: str, stop_words: str | None, _files: object) -> Vocabulary:
-    """Cached, as a run asks for its vocabulary at every step; read again when a file has changed."""
+    """Load a vocabulary. Cached, because a run needs it at every step; read again when a file has changed."""
     terms = built_in_terms() if source == BUILT_IN else _read_terms(Path(source))
     name = "built-in (English words of symspellpy)" if source == BUILT_IN else Path(source).name
     return Vocabulary.of(terms, source=name, stop_words=load_stop_words(stop_words))
@@ -164,8 +164,8 @@ _PROFANE = {
 
 
 def is_unwanted(term: str, tongue: str = "en") -> bool:
-    """Return whether a public list of obscenities, slurs and sexual words has ``term`` or one of its words: a table for
-    customers should have it only if the texts are full of it.
+    """Return whether ``term`` or one of its words is in a public list of obscenities, slurs and sexual words. A table
+    for customers should have such a term only if the texts are full of it.
 
     >>> is_unwanted("Sex"), is_unwanted("sextant"), is_unwanted("virtual card")
     (True, False, False)

@@ -20,7 +20,8 @@ _WHERE_MARKS_ARE = (range(0x300, 0x20000), range(0xE0000, 0xE0200))  # planes 2 
 
 @cache
 def _unicode_word() -> re.Pattern[str]:
-    """``[^\\W_]`` leaves out combining marks, which Indic and other scripts need inside words."""
+    r"""Return the pattern of a word. ``[^\W_]`` alone leaves out combining marks, which Indic and other scripts need
+    inside words."""
     marks = [c for codes in _WHERE_MARKS_ARE for c in codes if unicodedata.category(chr(c)).startswith("M")]
     ranges: list[list[int]] = []
     for mark in marks:
@@ -62,7 +63,7 @@ _Branch = tuple[int, dict[str, Any]]
 
 
 class TermMatcher:
-    """Matches the terms of a vocabulary in texts; a match is the term's index.
+    """Finds the terms of a vocabulary in texts. A match is the index of a term.
 
     A term matches if its words follow each other. If several terms begin at one word, the longest wins, and
     matching continues after it. Terms are looked up by their words (:func:`split_words`), so case, hyphens and

@@ -170,7 +170,8 @@ Statistic = Callable[[Ints, Ints], float]
 
 
 def shape_values(real: Sample, other: Sample, *, of: str, **sampling: int) -> Iterator[MetricValue]:
-    """Return the distances of two tables of texts with the same parts, each of two records or more."""
+    """Yield the distances between two tables whose texts have the same parts (such as turns), each of two records or
+    more."""
     assert real.parts is not None
     assert other.parts is not None
     tables = real.parts, other.parts
@@ -208,7 +209,7 @@ def _lengths(parts: Sequence[Part], name: str) -> Ints:
 
 
 def belonging_values(table: Sample, of: str, *, seed: int, resamples: int) -> Iterator[MetricValue]:
-    """Return how well parts fit together: every field and the next, or all turns and those that follow them."""
+    """Yield how much better neighbouring parts of a record fit together than parts of different records."""
     assert table.parts is not None
     for one, other in pairwise(table.form.fields) if table.form.fields else [("", "")]:
         found = [

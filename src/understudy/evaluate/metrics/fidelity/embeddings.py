@@ -1,4 +1,4 @@
-"""Comparing two tables' embeddings: Fréchet and kernel distance, shared neighbourhoods, and MAUVE.
+"""Compare two tables' embeddings: Fréchet and kernel distance, shared neighbourhoods, and MAUVE.
 
 MAUVE is of two samples as histograms over shared clusters, and the divergence frontier between those.
 """
@@ -79,7 +79,7 @@ def frechet_distance(
 
 
 def frechet_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: int) -> list[MetricValue]:
-    """Return the distance, with an interval from subsamples of both tables."""
+    """Return the Fréchet distance of two tables, with an interval from subsamples of both."""
     a, b = _both(real, other)
 
     def between(one: Chosen, two: Chosen) -> float:
@@ -89,7 +89,7 @@ def frechet_values(real: Sample, other: Sample, *, of: str, seed: int, resamples
 
 
 def _gaussian(rows: NDArray[np.floating], chosen: Chosen | None) -> tuple[Floats, Floats]:
-    """The mean, and R with ``R^T R`` the covariance; some rows at a time, each R over the rows and the R before it."""
+    """Return the mean of the rows, and R with ``R^T R`` their covariance, computed block by block."""
     places = np.arange(len(rows)) if chosen is None else np.flatnonzero(chosen)
 
     def parts() -> Iterator[Floats]:
@@ -107,7 +107,7 @@ def _gaussian(rows: NDArray[np.floating], chosen: Chosen | None) -> tuple[Floats
 def kernel_distance(
     a: NDArray[np.floating], b: NDArray[np.floating], chosen_a: Chosen | None = None, chosen_b: Chosen | None = None
 ) -> Floats:
-    """Return the distance of the chosen rows of ``a`` and ``b``, for every choice: ``Float64[choices]``.
+    """Return the squared kernel distance of the chosen rows of ``a`` and ``b``, for every choice: ``Float64[choices]``.
 
     Args:
         a, b: embeddings ``[n, d]`` and ``[m, d]`` of unit length.
@@ -122,7 +122,7 @@ def kernel_distance(
 
 
 def kernel_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: int) -> list[MetricValue]:
-    """Return the distance, with an interval from subsamples of both tables."""
+    """Return the kernel distance of two tables, with an interval from subsamples of both."""
     a, b = _both(real, other)
     chosen = whole_and_subsamples((len(a), len(b)), seed=seed, resamples=resamples)
     return [value_of_subsamples(KERNEL, kernel_distance(a, b, *chosen), chosen, of)]
@@ -155,7 +155,8 @@ def _squared_lengths(rows: NDArray[np.floating]) -> Floats:
 
 @dataclass(frozen=True)
 class Neighbourhoods:
-    """The shares of texts inside each other's balls, for every choice of texts; ``Float64[choices]`` each.
+    """How two tables' texts are distributed among each other's neighbourhoods (balls), for every choice of texts:
+    ``Float64[choices]`` per field.
 
     Args:
         precision: share of the other table's texts in some real ball.
@@ -174,7 +175,7 @@ class Neighbourhoods:
     chosen: Chosen
 
     def coverage_of(self, group: Chosen) -> Floats:
-        """Return the coverage of some real texts, ``Bool[n]``."""
+        """Return the coverage of a group of real texts, given as ``Bool[n]``."""
         found: Floats = (self.covered & group).sum(axis=1) / np.maximum((self.chosen & group).sum(axis=1), 1)
         return found
 
@@ -297,7 +298,7 @@ Histogram = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Clusters:
-    """Each text's cluster, ``Int64[n]`` and ``Int64[m]``, numbers below ``count``."""
+    """The cluster of each text: ``Int64[n]`` and ``Int64[m]`` for the two tables, numbers below ``count``."""
 
     ours: NDArray[np.int64]
     theirs: NDArray[np.int64]
@@ -306,7 +307,7 @@ class Clusters:
     def histograms(
         self, ours: NDArray[np.bool_] | None = None, theirs: NDArray[np.bool_] | None = None
     ) -> tuple[Histogram, Histogram]:
-        """Return smoothed shares of the clusters among the chosen texts (None: all) of each table."""
+        """Return, for each table, the smoothed shares of its chosen texts (None: all) in the clusters."""
         chosen = (
             self.ours if ours is None else self.ours[ours],
             self.theirs if theirs is None else self.theirs[theirs],
@@ -371,7 +372,7 @@ def frontier_integral(p: Histogram, q: Histogram) -> float:
 
 
 def mauve_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: int) -> tuple[MetricValue, ...]:
-    """Return both, as means over some clusterings, with intervals from subsamples of both tables in those clusters."""
+    """Return MAUVE and the frontier integral, as means over several clusterings, with intervals from subsamples."""
     found = clusterings(*_both(real, other), seed=seed)
 
     def measured(metric: Metric, statistic: Callable[[Histogram, Histogram], float]) -> MetricValue:

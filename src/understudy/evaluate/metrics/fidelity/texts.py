@@ -57,7 +57,7 @@ def jensen_shannon(a: NDArray[Any], b: NDArray[Any]) -> float:
 
 
 def length_divergence(a: Ints, b: Ints) -> float:
-    """Jensen-Shannon divergence of two sets of lengths, in shared bins; neither set is empty."""
+    """Return the Jensen-Shannon divergence (bits) of two sets of lengths, in shared bins. Neither set may be empty."""
     pooled = np.concatenate([a, b])
     edges = np.unique(np.quantile(pooled, np.linspace(0, 1, LENGTH_BINS + 1)[1:-1], method="inverted_cdf"))
     counts = [np.bincount(np.searchsorted(edges, each), minlength=len(edges) + 1) for each in (a, b)]
@@ -65,20 +65,20 @@ def length_divergence(a: Ints, b: Ints) -> float:
 
 
 def length_ks(a: Ints, b: Ints) -> float:
-    """The two-sample Kolmogorov-Smirnov statistic; neither set is empty."""
+    """Return the two-sample Kolmogorov-Smirnov statistic. Neither set may be empty."""
     values = np.unique(np.concatenate([a, b]))
     shares = [np.searchsorted(np.sort(each), values, side="right") / len(each) for each in (a, b)]
     return float(np.abs(shares[0] - shares[1]).max())
 
 
 def length_values(real: Ints, other: Ints, *, of: str, **sampling: int) -> list[MetricValue]:
-    """Both distances of the lengths, ``Int64[n]`` and ``Int64[m]``."""
+    """Return both distances between the lengths ``Int64[n]`` of real texts and ``Int64[m]`` of others."""
     both = ((LENGTH_JS, length_divergence), (LENGTH_KS, length_ks))
     return [between_subsamples(metric, found, real, other, of, high=1.0, **sampling) for metric, found in both]
 
 
 def vocabulary_values(real: Words, other: Words, *, of: str, seed: int, resamples: int) -> list[MetricValue]:
-    """Return the divergence of two tables' words."""
+    """Return the Jensen-Shannon divergence of how often two tables use each word."""
     from sklearn.feature_extraction.text import CountVectorizer
 
     if not (any(real) and any(other)):
@@ -94,13 +94,13 @@ def vocabulary_values(real: Words, other: Words, *, of: str, seed: int, resample
 
 
 def total_variation(a: Ints, b: Ints, labels: int) -> float:
-    """Half the summed absolute differences of the shares of ``labels`` labels in two tables that are not empty."""
+    """Return half the sum of the absolute differences between two tables' label shares. Neither table may be empty."""
     shares = [np.bincount(each, minlength=labels) / len(each) for each in (a, b)]
     return float(np.abs(shares[0] - shares[1]).sum() / 2)
 
 
 def label_distance_values(real: Sequence[str], other: Sequence[str], *, of: str, **sampling: int) -> list[MetricValue]:
-    """Return the distance of the label proportions."""
+    """Return the total variation distance between two tables' label shares."""
     names, numbers = np.unique([*real, *other], return_inverse=True)
     ours, theirs = numbers[: len(real)], numbers[len(real) :]
     statistic = partial(total_variation, labels=len(names))
@@ -121,7 +121,7 @@ def label_share_values(labels: Sequence[str], of: str, *, names: Sequence[str]) 
 
 
 def first_words(words: Words, total: int, *, seed: int) -> list[Sequence[str]]:
-    """Return texts in random order until they have ``total`` words together, the last one cut short."""
+    """Return random texts that have ``total`` words together; the last one is cut."""
     kept: list[Sequence[str]] = []
     for row in np.random.default_rng(seed).permutation(len(words)):
         if total <= 0:
@@ -137,7 +137,8 @@ def distinct(numbers: Ints) -> float:
 
 
 def ngrams(words: Words, n: int) -> tuple[Ints, Ints]:
-    """Return, for every n-gram in order, a number, the same for equal ones, and the index of its text."""
+    """Number the n-grams of all texts, in order: equal n-grams have the same number. Returns the numbers and, for each
+    n-gram, the index of its text."""
     known: dict[str, int] = {}
     sizes = np.fromiter(map(len, words), np.int64, len(words))
     single = np.fromiter((known.setdefault(word, len(known)) for text in words for word in text), np.int32, sizes.sum())
@@ -154,7 +155,7 @@ def ngrams(words: Words, n: int) -> tuple[Ints, Ints]:
 
 
 def distinct_values(words: Words, of: str, *, total: int, seed: int, resamples: int) -> list[MetricValue]:
-    """Return the shares for n = 1, 2, 3 of ``total`` words of a table."""
+    """Return the shares of distinct n-grams, n = 1, 2, 3, among ``total`` words of a table."""
     kept = first_words(words, total, seed=seed)
 
     def of_order(n: int) -> MetricValue:
@@ -205,7 +206,7 @@ def self_bleu(texts: Sequence[str]) -> list[float]:
 
 
 def self_bleu_values(texts: Sequence[str], of: str, *, seed: int, resamples: int) -> list[MetricValue]:
-    """Return the mean over a sample, with a bootstrap interval over its texts as hypotheses."""
+    """Return the mean self-BLEU of a sample of a table's texts, with a bootstrap interval."""
     rows = np.sort(np.random.default_rng(seed).permutation(len(texts))[:SELF_BLEU_TEXTS])
     scores = np.asarray(self_bleu([texts[row] for row in rows]))
     over = f"{len(scores)} texts"
@@ -232,7 +233,7 @@ LABEL = "label"
 
 
 def column_values(real: Sample, other: Sample, *, of: str, seed: int, resamples: int) -> list[MetricValue]:
-    """Return the distances of two tables with the same typed columns, each of two rows or more."""
+    """Return the distances between two tables' typed columns and pairs of columns. Each table has two rows or more."""
     numbers = _numbered(real, other)
     pairs = list(combinations(numbers, 2))
     tables = [*numbers.values(), *(_together(numbers[a], numbers[b]) for a, b in pairs)]

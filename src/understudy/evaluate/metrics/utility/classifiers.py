@@ -42,7 +42,8 @@ class Kind:
     random: bool
 
     def train(self, texts: Sample, *, seed: int) -> tuple[tuple[str, ...], Predict]:
-        """The labels in order, and a classifier that answers with their numbers.
+        """Train a classifier. Return the labels in order, and a function that answers texts with the numbers of their
+        labels.
 
         Guarantee
             Training reads ``texts`` and nothing else. A text's answer then depends on that text (its embedding, if this
@@ -61,7 +62,7 @@ class Kind:
         return labels, lambda sample: predict(sample) if len(sample) else np.zeros(0, dtype=np.int64)
 
     def require(self, *samples: Sample) -> None:
-        """Check that texts have what this kind reads."""
+        """Raise ConfigError if the samples lack something that this kind of classifier needs, such as embeddings."""
         if self.embeddings and any(sample.embeddings is None for sample in samples):
             raise ConfigError(
                 f"The classifier {self.name!r} needs embeddings, and a table has none.",
@@ -122,7 +123,8 @@ class TrainingTable:
 
 
 def training_tables(real: Sample | None, synthetic: Mapping[str, Sample]) -> list[TrainingTable]:
-    """Return the synthetic tables; as many real texts as the first of them has, label by label; all real texts."""
+    """Return the tables to train on: each synthetic one; as many real texts as the first of them has per label; all
+    real texts."""
     tables = [TrainingTable(name, texts) for name, texts in synthetic.items()]
     if real is None:
         return tables

@@ -36,7 +36,7 @@ Layers = list[tuple[Any, Any]]
 
 
 def fit_network(train: Sample, targets: NDArray[np.int64], *, seed: int, recipient: Sample | None = None) -> Predict:
-    """Train d -> 256 -> 128 -> k with ReLU on embeddings, by AdamW on the cross-entropy.
+    """Train a network of layers d, 256, 128, k with ReLU on embeddings, by AdamW on the cross-entropy.
 
     It stops early by the cross-entropy on a tenth of ``train`` that it is not trained on (below 100 texts it goes on to
     the end). With ``recipient`` the loss is cross-entropy plus :func:`coral` between the last layer's outputs for the
@@ -69,7 +69,7 @@ def fit_network(train: Sample, targets: NDArray[np.int64], *, seed: int, recipie
 
 
 def coral(first: Any, second: Any) -> Any:
-    """``|C_1 - C_2|_F^2 / (4 d^2)``, C the covariance of the rows of ``Float[n, d]``.
+    """Return ``|C_1 - C_2|_F^2 / (4 d^2)``, C the covariance of the rows of ``Float[n, d]``.
 
     Source: Sun and Saenko 2016, equation 1. (The DP-KPS paper prints the fraction upside down.)
     """
@@ -83,7 +83,7 @@ def _covariance(rows: Any) -> Any:
 
 
 def _train(inputs: Any, targets: Any, recipient: Any | None, generator: Any) -> Layers:
-    """The layers with the lowest cross-entropy on the texts held out, or the last ones."""
+    """Return the layers with the lowest cross-entropy on held-out texts, or the last ones if no texts are held out."""
     layers = _start((inputs.shape[1], *_HIDDEN, int(targets.max()) + 1), generator)
     parameters = [parameter for layer in layers for parameter in layer]
     optimizer = torch.optim.AdamW(parameters, lr=_RATE, weight_decay=_DECAY)
@@ -119,7 +119,7 @@ def _train(inputs: Any, targets: Any, recipient: Any | None, generator: Any) -> 
 
 
 def batches(rows: Any, size: int, generator: Any) -> Iterator[Any]:
-    """``size`` rows at a time, over and over, each time in another order of the generator ``generator``."""
+    """Yield batches of ``size`` rows without end, in a new random order for every pass over the rows."""
     while True:
         yield from rows[torch.randperm(len(rows), generator=generator)].split(size)
 
@@ -140,7 +140,7 @@ def _forward(layers: Layers, rows: Any) -> Any:
 
 
 def _inputs(sample: Sample) -> Any:
-    """Embeddings scaled to coordinates of about 1."""
+    """Return embeddings scaled to coordinates of about 1."""
     assert sample.embeddings is not None
     return torch.from_numpy(sample.embeddings * np.float32(math.sqrt(sample.embeddings.shape[1])))
 
@@ -191,7 +191,7 @@ def _tune(model: Any, head: Any, texts: list[str], targets: Any) -> None:
 
 
 def _vectors(model: Any, texts: list[str]) -> Any:
-    """The model's vectors, scaled to coordinates of about 1, ``Float32[len(texts), d]``."""
+    """Return the model's vectors, scaled to coordinates of about 1, ``Float32[len(texts), d]``."""
     encoded = model.tokenizer(
         texts, truncation=True, max_length=model.max_seq_length or 512, padding=True, return_tensors="pt"
     )
@@ -207,7 +207,7 @@ sqrt(d) 2^44. Up to d = 2^17 all are below the 2^53 that float64 holds exactly."
 
 @dataclass(frozen=True)
 class ExactLinear:
-    """``x W + b`` for rows ``x``, in sums that are exact.
+    """A linear layer ``x W + b`` whose sums are exact, so that a row's result does not depend on other rows.
 
     Floating-point products round differently in another block, thread or kernel, so that a record can turn the
     prediction of its neighbour, and then one record moves a count of right predictions by more than 1. Here rows and
@@ -229,7 +229,8 @@ class ExactLinear:
 
     @classmethod
     def rounded(cls, weights: NDArray[Any], bias: NDArray[Any], *, reach: float) -> ExactLinear:
-        """The layer of ``Float[d, k]`` and ``Float[k]``, for rows of at most ``reach`` (L2)."""
+        """Round the weights ``Float[d, k]`` and the bias ``Float[k]`` of a layer for rows of L2 norm at most
+        ``reach``."""
         lengths = np.sqrt((weights.astype(np.float64) ** 2).sum(0))
         row_step, weight_step = _step(reach), _step(float(lengths.max(initial=0.0)))
         return cls(
@@ -241,19 +242,20 @@ class ExactLinear:
         )
 
     def __call__(self, rows: Any) -> NDArray[np.float64]:
-        """``Float64[n, k]`` of ``rows``: ``Float[n, d]``, an array, or a sparse one with rows as long as said."""
+        """Return the layer's results ``Float64[n, k]`` for rows ``Float[n, d]``, dense or sparse, of norm at most
+        ``reach``."""
         scaled = rows.astype(np.float64) * self.row_step
         steps = np.rint(scaled).clip(-_GRID, _GRID) if isinstance(scaled, np.ndarray) else scaled.rint()
         return np.asarray(steps @ self.weights) / (self.row_step * self.weight_step) + self.bias
 
     def highest(self, rows: Any) -> NDArray[np.int64]:
-        """The first column with the highest result of each row, ``Int64[n]``."""
+        """Return the first column with the highest result of each row, ``Int64[n]``."""
         found: NDArray[np.int64] = np.argmax(self(rows), axis=1)
         return found
 
 
 def _step(length: float) -> float:
-    """The power of two that brings ``length`` to at most the grid."""
+    """Return the power of two by which ``length`` is scaled to at most the grid."""
     return 2.0 ** math.floor(math.log2(_GRID / max(length, 1e-12)))
 
 
@@ -265,7 +267,7 @@ _MOST_WEIGHTS = 2_000_000  # terms times classes; the solver keeps about 20 copi
 
 
 def fit_tfidf(train: Sample, targets: NDArray[np.int64]) -> Predict:
-    """Logistic regression on the TF-IDF of words and pairs of words, ``(1 + ln count) idf``, scaled to length 1.
+    """Fit a logistic regression to the TF-IDF of words and pairs of words, ``(1 + ln count) idf``, scaled to length 1.
 
     The vocabulary is that of ``train`` alone: its most frequent terms, as many as make two million weights.
 
@@ -289,7 +291,7 @@ def fit_tfidf(train: Sample, targets: NDArray[np.int64]) -> Predict:
 
 
 def fit_embedding(train: Sample, targets: NDArray[np.int64]) -> Predict:
-    """Logistic regression on embeddings; the arguments are those of :func:`fit_tfidf`."""
+    """Fit a logistic regression to embeddings. The arguments are those of :func:`fit_tfidf`."""
     scores = _regression(train.embeddings, targets)
 
     def predict(sample: Sample) -> NDArray[np.int64]:

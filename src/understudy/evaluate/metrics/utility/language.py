@@ -60,7 +60,7 @@ def rows_of(causal: CausalModel, texts: Sequence[str], *, tokens: int) -> list[T
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """A model's scores of N texts.
+    """A model's predictions of N texts.
 
     Args:
         surprise: each text's negative log-likelihood in nats, ``Float64[N]``.
@@ -73,12 +73,12 @@ class Scores:
     tokens: NDArray[np.int64]
 
     def perplexity(self, rows: NDArray[np.int64]) -> float:
-        """The perplexity of the texts at ``rows``."""
+        """Return the perplexity of the texts at ``rows``."""
         return float(np.exp(self.surprise[rows].sum() / self.tokens[rows].sum()))
 
 
 def score(causal: CausalModel, network: Any, rows: Sequence[TokenRow]) -> Scores:
-    """Predict every target of ``rows`` from the tokens before it, by the model's own network or one made of it."""
+    """Let the model predict every target token of ``rows`` from the tokens before it. Return its scores."""
     surprise, right = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.int64)
     tokens = np.array([len(row.target) for row in rows], dtype=np.int64)
     by_length = np.argsort(tokens, kind="stable")
@@ -194,7 +194,7 @@ Statistics = Mapping[Metric, Callable[[Scores, NDArray[np.int64]], float]]
 def _values(
     statistics: Statistics, scores: Scores | None, name: str, *, model: str, note: str, seed: int
 ) -> list[MetricValue]:
-    """The values of all texts, with bootstrap intervals; None, with ``note``, without scores."""
+    """Return the values of all texts, with bootstrap intervals; None, with ``note``, without scores."""
     if scores is not None and not (scores.surprise <= _MOST_NATS * scores.tokens).all():  # overflow, or NaN
         scores, note = None, "the model's perplexity is not finite"
     settings, found = {"model": model}, []
@@ -257,7 +257,7 @@ _ROWS = 32
 
 @dataclass(frozen=True)
 class Questions:
-    """The frame of a prompt, in a model's tokens.
+    """Builds the prompts of in-context learning, in a model's tokens.
 
     A prompt is a line that names the labels, then ``Text: ...``, ``Label: ...`` for each shot and for the text in
     question. Each piece is tokenised by itself, so a label has the same tokens in a shot and as an answer.
@@ -273,16 +273,17 @@ class Questions:
     tokens: int
 
     def answer(self, label: str) -> list[int]:
-        """The label as it is written, up to the next text, so that no answer begins another."""
+        """Return the tokens of a label as an answer, including the blank line after it, so that no answer is a prefix
+        of another."""
         return self.model.encode(f" {label}\n\n")
 
     def question(self, text: str) -> list[int]:
-        """The text, up to where its label comes."""
+        """Return the tokens of a text and of the cue for its label."""
         cut = self.model.encode(" ".join(text.split()))[: self.tokens]
         return [*self.model.encode("Text: "), *cut, *self.model.encode("\nLabel:")]
 
     def shots(self, texts: Sequence[str], labels: Sequence[str]) -> list[int]:
-        """What a prompt begins with."""
+        """Return the beginning of a prompt: the names of the labels, then texts with their labels."""
         found = [*self.model.begin, *self.model.encode(f"Each text is one of: {', '.join(self.labels)}.\n\n")]
         for text, label in zip(texts, labels, strict=True):
             found += [*self.question(text), *self.answer(label)]
@@ -292,7 +293,7 @@ class Questions:
 def answer_scores(
     model: CausalModel, shots: Sequence[int], questions: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]
 ) -> NDArray[np.float64]:
-    """The log-probability of each answer, all of its tokens in turn, after ``shots`` and each question.
+    """Return the log-probability of each answer, all of its tokens in turn, after ``shots`` and each question.
 
     The shots are read once for 32 questions. Lengths are not evened out: these are the probabilities of the answers.
 
@@ -332,7 +333,7 @@ def answer_scores(
 
 
 def calibrated(scores: NDArray[np.float64], content_free: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Contextual calibration: ``W p`` scaled to sum to 1, with ``W = diag(p_cf)^-1`` and no offset.
+    """Return label probabilities with contextual calibration: ``W p`` scaled to sum to 1, ``W = diag(p_cf)^-1``.
 
     ``p`` is the labels' probabilities after a text, ``p_cf`` those after texts without content (each scaled to sum to
     1, then their mean). The softmax that the paper puts around ``W p`` changes no order and is left out.
@@ -365,7 +366,7 @@ def measure_in_context(
     tokens: int = 64,
     seed: int = 0,
 ) -> tuple[MetricValue, ...]:
-    """In-context accuracy with n shots from each pool, and without shots (of ``no shots``) where 0 is among ``shots``.
+    """Measure in-context accuracy with n shots from each pool, and without shots if 0 is among ``shots``.
 
     The model reads private text, so it is one on this machine. Intervals: bootstrap over the samples of shots and the
     test texts, each by itself (Owen 2007). All pools have the same test texts.
@@ -409,7 +410,7 @@ def measure_in_context(
 
 
 def _choose(pool: Sample, count: int, *, seed: Sequence[int]) -> Sample:
-    """``count`` of the pool's texts in random order, as evenly over its labels as they allow."""
+    """Return ``count`` of the pool's texts in random order, as evenly over the labels as possible."""
     generator = np.random.default_rng(seed)
     shuffled = pool.take(generator.permutation(len(pool)))
     seen: Counter[str] = Counter()

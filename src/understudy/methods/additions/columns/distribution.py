@@ -30,7 +30,7 @@ _ROWS = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class Distribution:
-    """Log-linear over variables of ``sizes`` cells.
+    """A log-linear distribution over variables with ``sizes`` cells each.
 
     Args:
         factors: sets of variables, ascending, each with ``Float64`` logarithms, a dimension per variable.
@@ -45,20 +45,20 @@ class Distribution:
         require_narrow(self.sizes, [scope for scope, _ in self.factors])
 
     def shares(self, allowed: Sequence[NDArray[Any]]) -> Table:
-        """Return ``Float64[size]``: the probability of each cell of the first variable in allowed rows. ``allowed``:
-        per variable ``Float64[size]``, the share of each cell's values (or ``Bool``)."""
+        """Return the probability of each cell of the first variable among the allowed rows: ``Float64[size]``.
+        ``allowed`` has, per variable, the allowed share of each cell (``Float64[size]`` or ``Bool``)."""
         buckets, others = self._eliminated(allowed)
         found: Table = np.exp(np.minimum(buckets[-1][2] + others - self._whole, 0.0))
         return found
 
     @cached_property
     def _whole(self) -> float:
-        """The logarithm of Z if everything is allowed."""
+        """Return the logarithm of Z if everything is allowed."""
         buckets, others = self._eliminated([np.ones(size, dtype=np.bool_) for size in self.sizes])
         return others + float(_log_sum(buckets[-1][2]))
 
     def sample(self, count: int, allowed: Sequence[NDArray[Any]], generator: np.random.Generator) -> NDArray[np.int64]:
-        """Sample ``Int64[count, variables]``: independent allowed rows. Raises ValueError if there are none."""
+        """Sample independent allowed rows: ``Int64[count, variables]``. Raises ValueError if no row is allowed."""
         buckets, others = self._eliminated(allowed)
         if others == -math.inf or not np.isfinite(buckets[-1][2]).any():
             raise ValueError("no row is allowed")
@@ -141,7 +141,7 @@ def elimination_order(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -
 
 
 def numbers_of(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> int:
-    """Return the number of values in all buckets, which decides the memory and time of fitting and sampling."""
+    """Return the number of values in all buckets of the elimination, which decides memory and time."""
     order = elimination_order(sizes, scopes)
     return sum(math.prod(sizes[each] for each in (variable, *scope)) for variable, scope in order)
 
@@ -156,7 +156,8 @@ def require_narrow(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> N
 
 
 def distribution_of(made: Release) -> Distribution:
-    """Return the distribution of a Release's rows. Raises ReleaseError if it has none that rows can be sampled from."""
+    """Return the distribution of a Release's rows. Raises ReleaseError if it has none, or one that cannot be
+    sampled."""
     variables = variables_of(made)
     sizes, chosen = variables.sizes, made.arrays[CHOSEN]
     sets = [tuple(sorted({*row})) for row in chosen.tolist()]

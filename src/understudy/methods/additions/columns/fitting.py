@@ -1,4 +1,4 @@
-"""Which sets of columns are measured, and the distribution that agrees with all noisy histograms as well as can be.
+"""Select which sets of columns are measured, and fit a distribution to all noisy histograms.
 
 Post-processing of released values. The fit is Private-PGM by ``mbi`` (McKenna, Sheldon and Miklau 2019), which brings
 JAX: the extra ``tables``. Only a release needs it; rows are sampled without.
@@ -35,10 +35,9 @@ def fit(
     single_std: float,
     set_stds: Sequence[float],
 ) -> Distribution:
-    """Fit the graphical model over ``sets`` whose marginals are nearest to the noisy ones, weighted by
-    their noise (mirror descent, Algorithm 1 there): histograms of each variable and of each set, with a dimension per
-    variable, and the standard deviations of the noise on a count, 0 where none was added.
-    """
+    """Fit the graphical model over ``sets`` whose marginals are nearest to the noisy histograms, weighted by their
+    noise (mirror descent, Algorithm 1 there). Histograms have one dimension per variable; the standard deviations are
+    of the noise on a count, 0 without noise."""
     with quiet_libraries():  # on its precision and caches, which do not matter for some thousand cells
         import jax
         import mbi
@@ -93,7 +92,7 @@ _NORMS = np.geomspace(1, 1e4, 40)
 
 
 def shares(sizes: Sequence[int], sets: Sequence[Scope]) -> NDArray[np.float64]:
-    """Return ``Float64[sets]`` of L2 norm 1: what a record adds to the histogram of each set.
+    """Return a record's contribution to the histogram of each set: ``Float64[sets]`` of L2 norm 1.
 
     Proportional to the cubic root of its cells: these shares minimise the total of cells times noise.
     """
@@ -107,7 +106,7 @@ def _roots(sizes: Sequence[int], sets: Sequence[Scope]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class Worth:
-    """How much measuring a set is worth, by its noisy score as a total variation t between 0 and 1.
+    """How much it is worth to measure a set of columns, by its noisy score as a total variation distance t in [0, 1].
 
     A set that far from independence fills about 1 - t of the cells that independence would (all of it, if it were
     uniform on those). So ``learnt`` is -log(1 - t), which adds up over independent parts as information does; and noise
@@ -138,13 +137,13 @@ class Worth:
 
     @cached_property
     def sure(self) -> float:
-        """Return what is learnt, less what chance alone would give in a sample."""
+        """Return the expected gain, less the gain that chance alone would show in a sample."""
         sizes = np.sqrt(self.expected * self._filled)
         chance = float(np.minimum(_MEAN_NOISE * sizes, 2 * self.expected).sum()) / self._most
         return -math.log(min(2.0, max(_LEAST_FILLED, 1 - self._apart + chance)))
 
     def cost(self, std: float) -> float:
-        """Return the cost of noise of ``std`` on each cell."""
+        """Return the expected loss by noise of standard deviation ``std`` on each cell."""
         noise = _MEAN_NOISE * std * self._filled
         return float(np.minimum(noise, 2 * self.expected).sum()) / self._most
 
@@ -158,7 +157,8 @@ def select_sets(
     labelled: bool = False,
     tree: bool = False,
 ) -> tuple[Scope, ...]:
-    """Choose the sets that are expected to teach most in total, less the cost of their noise; at least one.
+    """Choose the sets of columns whose measurement is expected to gain most in total, less the loss by noise; at least
+    one set.
 
     The set that raises the sum most is added, until none does. A set of three teaches less if more of its pairs are
     known, and replaces those that were chosen. More sets mean more noise on each. Sets that would make the model too

@@ -1,4 +1,4 @@
-"""How many records have each value of typed columns, and each pair of values of two."""
+"""Query the histograms of typed columns and of sets of columns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Marginals(PlannedQuery[BoundedBatch, MarginalsSpec]):
     """
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        """``Int64[cells]``."""
+        """Return the sums of one batch: ``Int64[cells]``."""
         spec, sums = self.spec, np.zeros(self.shape, dtype=np.int64)
         rows = _rows(batch, labelled=spec.labelled)
         steps = spec.steps or (COUNT_GRID,) * len(spec.sets)
@@ -73,7 +73,7 @@ class IndependenceScores(PlannedQuery[BoundedBatch, ScoresSpec]):
         return Marginals(self.spec.sets).of_batch(batch)
 
     def finish(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        """``Int64[sets]``."""
+        """Return the L1 distances of the summed histograms from the expected ones: ``Int64[sets]``."""
         return np.array([each.sum() for each in self.spec.sets.split(np.abs(sums - self.expected))], dtype=np.int64)
 
 
@@ -82,7 +82,8 @@ _MOST_RECORDS = 2.0**40
 
 
 def independent(sets: MarginalsSpec, singles: Sequence[NDArray[np.float64]], total: float) -> NDArray[np.int64]:
-    """The histograms of ``sets`` if variables were independent, in grid units: post-processing of released values.
+    """Return the histograms that ``sets`` would have if their variables were independent, in grid units:
+    ``Int64[cells]``. Post-processing.
 
     Args:
         singles: noisy histogram of each variable; negative counts are 0.

@@ -1,4 +1,4 @@
-"""The columns, before a private record is read: their charges, and the budget that they leave for the text."""
+"""Plan the columns before a private record is read: their charges, and the budget that they leave for the text."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError
 from understudy.methods.additions.columns.distribution import require_narrow
 from understudy.methods.additions.columns.variables import COLUMNS, PAIRS, SCORES, TablesParameters, Variables
@@ -27,8 +28,8 @@ _MOST_CELLS = 20_000_000
 
 
 def parts(variables: Variables, parameters: TablesParameters) -> dict[str, float]:
-    """Return the charges, each with its part of the columns' share of mu^2. Pairs get more than single columns, as they
-    have more cells; and more again if they are selected."""
+    """Return the charges of the columns, each with its part of their share of mu^2. Pairs get more than single columns
+    because they have more cells, and still more if they are selected."""
     pairs = variables.pairs(parameters.column_pairs)
     if pairs is None:
         return _SELECTED
@@ -55,7 +56,7 @@ def plan_with_columns(
 
 
 def column_charges(budget: Budget, variables: Variables, parameters: TablesParameters) -> tuple[Charge, ...]:
-    """Return the columns' charges if they get the whole ``budget``."""
+    """Return the charges of the columns, for a budget that is theirs alone."""
     multipliers = gaussian_split(budget, list(parts(variables, parameters).values()))
     return charges_of(_planned(variables, parameters), multipliers)
 
@@ -83,7 +84,7 @@ def _planned(variables: Variables, parameters: TablesParameters) -> dict[str, tu
         found[SCORES] = ScoresSpec(every), _SCORES
         found[PAIRS] = SelectedMarginalsSpec(every), _PAIRS
     elif declared:
-        why = f"noisy histograms of {len(declared)} pair(s) of columns"
+        why = f"noisy histograms of {plural(len(declared), 'pair')} of columns"
         found[PAIRS] = MarginalsSpec(sizes, declared, labelled), why
     return found
 
@@ -132,7 +133,7 @@ class MarginalsSpec:
         return np.array(self.steps or (COUNT_GRID,) * len(self.sets)) / COUNT_GRID
 
     def in_records(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return a vector of this shape with each histogram in records."""
+        """Convert a vector of this shape from released units to records."""
         return values / np.repeat(self.per_record, np.diff(self.starts))
 
     @cached_property
@@ -162,8 +163,8 @@ class ScoresSpec:
 
 @dataclass(frozen=True)
 class SelectedMarginalsSpec:
-    """Histograms of some of these sets, selected after the charge. Together they have L2 sensitivity 1, however many
-    they are, so a noise multiplier planned before they are known is right for any selection."""
+    """Histograms of some of these sets, which are selected after the charge. Whatever sets are selected, the L2
+    sensitivity of all together is 1, so the noise can be planned before."""
 
     every: MarginalsSpec
 
@@ -176,7 +177,7 @@ class SelectedMarginalsSpec:
         return (None,)
 
     def of(self, sets: tuple[tuple[int, ...], ...], shares: NDArray[np.float64]) -> MarginalsSpec:
-        """Return the histograms of these sets.
+        """Return the spec of the histograms of these sets.
 
         Args:
             shares: what a record adds to each, ``Float64[sets]`` of L2 norm 1; rounded down.

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.display import plural
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.additions.columns.distribution import Distribution
 from understudy.methods.additions.columns.fitting import Worth, fit, select_sets, shares
@@ -88,8 +89,8 @@ def _in_rows(sets: Sequence[Scope]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class NoisyMarginals:
-    """The histograms of each variable and of the measured sets, with the standard deviations of their noise; and all
-    measured values, as in the Release."""
+    """The noisy histograms of each variable and of the measured sets, with the standard deviations of their noise, and
+    all arrays of the Release."""
 
     sizes: tuple[int, ...]
     singles: Sequence[NDArray[np.float64]]
@@ -115,7 +116,7 @@ def measure_marginals(
     std: Callable[[str], float],
     keep: Callable[[str, Callable[[], Arrays]], Arrays],
 ) -> NoisyMarginals:
-    """Measure as :func:`release` describes.
+    """Measure the histograms as :func:`release` describes.
 
     Args:
         planned: the planned sum of a charge.
@@ -156,7 +157,10 @@ def _domains(variables: Variables) -> dict[str, str]:
     """Return the statement's remark on the domains: they were declared, and the Release lists them."""
     text = json.dumps([column.to_json() for column in variables.all_columns], sort_keys=True)
     count = len(variables.all_columns)
-    return {"source": f"declared domains of {count} column(s)", "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    return {
+        "source": f"declared domains of {plural(count, 'column')}",
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
+    }
 
 
 def _noise_check(

@@ -60,10 +60,10 @@ class TableRows:
 
     Args:
         allowed: per variable ``Float64[size]``, the share of each cell that a condition leaves.
-        spans: by column, the values within bins that it asks for.
+        spans: by column, the range of values within a bin that the condition allows.
         condition: in words; empty for none.
         form: the parts that texts have.
-        part: of a release, which has its own rows.
+        part: numbers of the part of a release that these rows are for.
         prompted: the columns that a prompt shows.
     """
 
@@ -108,7 +108,7 @@ class TableRows:
         return in_proportion(records, self.shares.tolist())
 
     def require(self, counts: Sequence[int]) -> None:
-        """Check that every label with requested records has rows; else raise ConfigError."""
+        """Raise ConfigError if a label with requested records has no row that meets the condition."""
         for label, count in enumerate(counts):
             if count and self.shares[label] < _IMPOSSIBLE:
                 raise ConfigError(
@@ -117,7 +117,7 @@ class TableRows:
                 )
 
     def take(self, label: int) -> Row:
-        """As :class:`~understudy.text.writing.Rows`."""
+        """Return the next row for a text of this label (:class:`~understudy.text.writing.Rows`)."""
         ready = self._ready.setdefault(label, deque())
         if not ready:
             generator = self._generator(label)
@@ -126,9 +126,8 @@ class TableRows:
         return ready.popleft()
 
     def completed(self, record: SyntheticRecord) -> SyntheticRecord | None:
-        """Return the record with a row: its own, or one that fits its label and the values computed from its text.
-        These values are kept as they are. None if they do not meet the condition.
-        """
+        """Return the record with a row: the row it was written for or, without one, a row that fits its label and the
+        values computed from its text, which stay. Return None if these values do not meet the condition."""
         told = {name: value for name, value in self.form.tell(record.text).items() if name in self._told}
         if not all(self._told[name].meets(value) for name, value in told.items()):
             return None
@@ -166,7 +165,7 @@ class TableRows:
         return int(self.variables.labelled)
 
     def of_part(self, part: tuple[int, ...]) -> TableRows:
-        """Return other rows for a part of a release: the same at every call."""
+        """Return a separate source of rows for a part of a release. Equal arguments give equal rows."""
         return replace(self, part=part, _ready={}, _generators={})
 
     def _generator(self, label: int) -> np.random.Generator:

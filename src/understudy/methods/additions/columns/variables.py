@@ -57,8 +57,8 @@ MOST_THREES, _CELLS_OF_THREES, _CELLS_OF_THREE = 1_000, 2_000_000, 100_000
 
 @dataclass(frozen=True)
 class Variables:
-    """The label, if any, as the first variable, then the typed columns in their order. Raises ConfigError
-    if there are none or more than :data:`MOST_COLUMNS`."""
+    """The variables of a table: its label, if any, first, then its typed columns in order. Raises ConfigError if it has
+    no variable, or more than :data:`MOST_COLUMNS`."""
 
     label: str | None  # its column's name, or of crossed columns
     labels: LabelSet  # the label set
@@ -73,7 +73,7 @@ class Variables:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The typed columns that are variables themselves."""
+        """Return the typed columns that are themselves variables."""
         return tuple(each for each in self.all_columns if each not in self.crossed and not each.made_up)
 
     @property
@@ -127,12 +127,12 @@ class Variables:
         return tuple(found)
 
     def spans(self, where: str | Mapping[str, Any] | None) -> dict[str, tuple[Span, ...]]:
-        """Return the values in bins that a condition asks for, by column."""
+        """Return, by column, the ranges of values within bins that a condition allows."""
         columns = {column.name: column for column in self.all_columns}
         return {name: columns[name].asked(text).spans for name, text in _conditions(where) if name in columns}
 
     def allowed(self, where: str | Mapping[str, Any] | None) -> list[NDArray[np.float64]]:
-        """Return, per variable, ``Float64[size]``: the share of each cell that a condition leaves. Raises ConfigError
+        """Return, per variable, the share of each cell that a condition allows: ``Float64[size]``. Raises ConfigError
         if it names a missing column or value."""
         found = [np.ones(size) for size in self.sizes]
         if len({name for name, _ in _conditions(where)}) < len(_conditions(where)):
@@ -172,7 +172,7 @@ def cells_of_label(crossed: Sequence[Column], label: int) -> dict[str, int]:
 
 
 def in_one_line(where: str | Mapping[str, Any] | None) -> str:
-    """Return a condition in the form of the flag, however it was given; empty for none."""
+    """Return a condition as the flag ``--where`` would spell it; empty for none."""
     return ", ".join(f"{name}={asked}" for name, asked in _conditions(where))
 
 
@@ -210,13 +210,13 @@ def has_columns(made: Release) -> bool:
 
 
 def variables_of(made: Release) -> Variables:
-    """Its variables."""
+    """Return the variables of a Release."""
     schema = made.schema
     return Variables(schema.label, schema.label_set, schema.columns, schema.crossed)
 
 
 def parameters_of(made: Release) -> TablesParameters:
-    """Return the parameters of its columns."""
+    """Return the parameters of the typed columns in a Release."""
     known = {name: made.parameters[name] for name in TablesParameters.model_fields if name in made.parameters}
     return TablesParameters(**known)
 

@@ -39,7 +39,7 @@ _BYTES = 8 * 4
 
 @dataclass(frozen=True)
 class GuideAddition(Addition):
-    """The guide of any method's Release."""
+    """The guide as an addition to any method's Release."""
 
     name: ClassVar[str] = GUIDE
     parameters: ClassVar[type[Parameters]] = GuideParameters
@@ -83,7 +83,7 @@ class GuideAddition(Addition):
 
     @classmethod
     def contents(cls, contents: Contents, release: Release) -> Contents:
-        """Describe the sums of all records or of a sample, per label."""
+        """Describe the sums per label, over all records or over a sample."""
         events = [charge.event for charge in release.statement.charges if charge.name == GUIDE]
         sampled = any(isinstance(event, SubsampledGaussianEvent) for event in events)
         return contents.joined(
@@ -98,7 +98,8 @@ class GuideAddition(Addition):
 
     @classmethod
     def use(cls, release: Release, writing: Writing) -> Use | None:
-        """Return None if the guide is to be ignored, or its embedder is not installed."""
+        """Return the guide's part in generating; None if the guide is to be ignored or its embedder is not
+        installed."""
         wanted = writing.wanted
         if wanted.guide_candidates == 0:
             return None

@@ -35,22 +35,23 @@ class GuidedChooser:
 
     @classmethod
     def of(cls, made: Release, embedder: Embedder, **told: Any) -> GuidedChooser:
-        """Load the guide. Raises ReleaseError if the embedder is not the Release's. ``told``: say and progress."""
+        """Return a chooser with the guide of a Release. Raises ReleaseError if the embedder is not the one that the
+        Release names. ``told`` is passed on: ``say`` and ``progress``."""
         cure = "Generate with the embedder that it was made with (--embedder), or with guide_candidates: 0."
         return cls(guide_of(made, embedder, cure=cure), embedder, **told)
 
     def choose(self, texts: Sequence[str], labels: Sequence[int], counts: Sequence[int]) -> list[list[int]]:
-        """As :class:`~understudy.methods.facts.Chooser`; texts keep their labels."""
+        """Choose texts of each label (see :class:`~understudy.methods.facts.Chooser`). Texts keep their labels."""
         choice = choose(self.guide, self._vectors(texts), np.asarray(labels, dtype=np.int64), counts)
         return [chosen.tolist() for chosen in choice.chosen]
 
     def agreement(self, texts: Sequence[str], labels: Sequence[int]) -> float:
-        """As :class:`~understudy.methods.facts.Chooser`."""
+        """Return the share of texts that match their label (see :class:`~understudy.methods.facts.Chooser`)."""
         margins = self.guide.margins(self._vectors(texts), np.asarray(labels, dtype=np.int64))
         return float(np.mean(margins > 0)) if len(margins) else 1.0
 
     def choose_records(self, records: Sequence[SyntheticRecord], counts: Sequence[int]) -> list[SyntheticRecord]:
-        """Return ``counts[label]`` of the records of each label, those without a text last."""
+        """Choose ``counts[label]`` of the records of each label. Records without a text come last."""
         there = [record for record in records if record.text]
         labels = np.array([record.label for record in there], dtype=np.int64)
         choice = choose(self.guide, self._vectors([record.text for record in there]), labels, counts)

@@ -29,7 +29,7 @@ _ROUNDS = 60  # of bisection
 
 @dataclass(frozen=True, eq=False)
 class Guide:
-    """The released sums.
+    """The released sums of embeddings, and estimates from them.
 
     Args:
         sums: ``Float64[labels, 1 + d]``: per label the weighted number of records, and the weighted sum of their unit
@@ -41,7 +41,8 @@ class Guide:
 
     @cached_property
     def counts(self) -> NDArray[np.float64]:
-        """Return ``Float64[labels]``: noisy numbers of records, none below what noise alone reaches (at least 1)."""
+        """Return the noisy number of records of each label: ``Float64[labels]``, at least the level that noise alone
+        reaches, and at least 1."""
         noise = self.noise_std / COUNT_WEIGHT
         return np.maximum(self.sums[:, 0] / COUNT_WEIGHT, max(1.0, 2 * noise))
 
@@ -61,13 +62,14 @@ class Guide:
         return self._fitted[1]
 
     def scores(self, vectors: Vectors) -> NDArray[np.float64]:
-        """Return ``Float64[n, labels]``: e . m - |m|^2 / 2, largest for the nearest mean."""
+        """Return how well each text matches each label, e . m - |m|^2 / 2: ``Float64[n, labels]``, largest for the
+        nearest mean."""
         found: NDArray[np.float64] = vectors @ self.means.T - 0.5 * (self.means**2).sum(axis=1)
         return found
 
     def margins(self, vectors: Vectors, labels: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return ``Float64[n]``: how much better each text matches its label than any other; infinite without
-        others."""
+        """Return how much better each text matches its label than any other: ``Float64[n]``; infinite if there is one
+        label."""
         scores = self.scores(vectors)
         own = np.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
         np.put_along_axis(scores, labels[:, None], -np.inf, axis=1)
@@ -99,7 +101,7 @@ class Guide:
 
 
 def noise_check(guide: Guide, *, rate: float = 1.0) -> Facts:
-    """Return how much of each label's distance from the others is signal; and its records, sampled with ``rate``."""
+    """Return how much of each label's distance from the others is signal, and the noisy numbers of records."""
     shares = tuple(round(float(each), 2) for each in guide.reliability)
     counts = tuple(round(float(each)) for each in guide.sums[:, 0] / COUNT_WEIGHT / rate)
     records = Fact("guide_records", counts, "records of the guide (noisy)")
@@ -111,7 +113,8 @@ def noise_check(guide: Guide, *, rate: float = 1.0) -> Facts:
 
 
 def guide_counts(made: Release) -> tuple[list[float], float] | None:
-    """Return numbers proportional to each label's records, and the std of their noise; None without a guide."""
+    """Return the noisy number of records of each label and the standard deviation of its noise; None without a
+    guide."""
     if GUIDE not in made.arrays:
         return None
     noise = made.statement.noise_multiplier(GUIDE) or 0.0
@@ -147,7 +150,7 @@ said more often than by chance."""
 
 @dataclass(frozen=True)
 class Choice:
-    """The result of a choice.
+    """The texts that were chosen.
 
     Args:
         chosen: ``Int64[counts[label]]`` per label: indices of texts, in the order in which they were chosen. May be
@@ -159,20 +162,19 @@ class Choice:
 
 
 def choose(guide: Guide, vectors: Vectors, labels: NDArray[np.int64], counts: Sequence[int]) -> Choice:
-    """Choose ``counts[label]`` of the texts for each label: those that match it, distributed like the label's texts.
+    """Choose ``counts[label]`` texts for each label, so that together they resemble the label's private texts.
 
-    Herding (Chen, Welling and Smola 2010): texts are chosen one by one, each the one that brings the sum of the chosen
-    nearest to that many times the target, a mean. So they do not repeat themselves, unlike the most typical texts.
+    Texts that match another label better than their own are left out if there are enough others; if not, those with the
+    largest margin are added. Of the rest, texts are chosen one by one, each such that the mean of those chosen comes
+    nearest to the target (herding: Chen, Welling and Smola 2010). So they do not repeat each other, as the most typical
+    texts would.
 
-    Texts that match a different label are left out if there are enough others; else those of largest margin fill up.
-
-    Without labels, the mean of the chosen texts follows that of the private ones; they are chosen among the more
-    typical candidates, twice as many as requested.
+    Without labels the target is the mean of the private texts; twice as many typical candidates as requested take part.
 
     Args:
-        vectors: ``Float32[n, d]`` of unit length.
-        labels: ``Int64[n]``, for which each text was made.
-        counts: how many are requested of each label.
+        vectors: ``Float32[n, d]`` of unit length, one per text.
+        labels: ``Int64[n]``: the label for which each text was written.
+        counts: the number of texts requested per label.
     """
     if len(counts) == 1:
         typical = np.argsort(-(vectors @ guide.centre), kind="stable")[: max(2 * counts[0], 1)]
@@ -193,7 +195,8 @@ def choose(guide: Guide, vectors: Vectors, labels: NDArray[np.int64], counts: Se
 
 
 def herd(vectors: Vectors, target: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Return indices of ``count`` vectors (or all, if fewer) whose mean follows ``target``, in order.
+    """Choose ``count`` vectors (or all, if fewer) one by one, so that the mean of those chosen follows ``target``.
+    Return their indices in order.
 
     Time grows with the square of the number: more than a thousand are chosen in parts, from parts of the vectors.
     """

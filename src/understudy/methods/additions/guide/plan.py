@@ -1,4 +1,5 @@
-"""The guide, before a private record is read: its form, its charge, and the budget that it leaves for the method."""
+"""Plan the guide before a private record is read: its sums, its charge, and the budget that it leaves for the
+method."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
+from understudy.base.display import plural
 from understudy.base.parameters import Ablation, Free, Parameters
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.facts import Fact, Facts
@@ -37,13 +39,14 @@ def sample_words(rate: float, expected_records: int, unit: Unit) -> str:
     texts = float(f"{expected_records * unit.max_records * rate:.2g}")
     most = "about" if unit.kind == "record" else "at most about"
     minutes = math.ceil(texts / _PER_MINUTE)
-    return f"{most} {texts:,.0f} texts: {minutes} minute{'s' * (minutes > 1)} on one core"
+    return f"{most} {texts:,.0f} texts: {plural(minutes, 'minute')} on one core"
 
 
 def guide_charge(multiplier: float, labels: int, *, expected_records: int | None, unit: Unit) -> Charge:
-    """Return one noisy sum per label, jointly over labels, with this multiplier; of a sample if many are expected."""
+    """Return the charge of a guide: a noisy sum per label with this noise multiplier, over a sample if many records are
+    expected."""
     rate, query = embedding_rate(expected_records, unit), EmbeddingSumsSpec(labels)
-    why = f"noisy sums of the texts' embeddings for each of {labels} label(s)"
+    why = f"noisy sums of the texts' embeddings for each of {plural(labels, 'label')}"
     if rate == 1:
         return charges_of({GUIDE: (query, why)}, (multiplier,))[0]
     mechanism = SubsampledSum(max(multiplier, LEAST_NOISE), rate, query.sensitivity, query.shape)
@@ -73,7 +76,7 @@ def plan_with_guide(
 
 
 def forecast(charge: Charge, *, labels: int, expected_records: int | None) -> Facts:
-    """Return the sums' signal to noise."""
+    """Return the noise and the signal-to-noise ratio of the guide's sums."""
     multiplier, rate = charge.mechanism.noise_multiplier, charge.mechanism.rate  # type: ignore[attr-defined]
     entries = [Fact("guide_noise", multiplier / VECTOR_WEIGHT, "guide noise on a coordinate of a label's sum (texts)")]
     if expected_records is None:
@@ -100,7 +103,7 @@ def why_no_guide(budget: Budget, *, labels: int, expected_records: int | None, u
     multiplier, rate = gaussian_split(budget, (GUIDE_SHARE, 1 - GUIDE_SHARE))[0], embedding_rate(expected_records, unit)
     if _signal_to_noise(multiplier, rate * records / labels) < _LEAST:
         sampled = f", of which {rate:.2%} are embedded" if rate < 1 else ""
-        return f"it would be mostly noise for {labels} labels of {records} records{sampled}"
+        return f"it would be mostly noise for {plural(labels, 'label')} of {records} records{sampled}"
     return ""
 
 
@@ -139,7 +142,7 @@ VECTOR_WEIGHT = math.sqrt(1 - COUNT_WEIGHT**2)
 
 @dataclass(frozen=True)
 class EmbeddingSumsSpec:
-    """Sums of the embeddings of each label's or topic's records: one record, or owner, adds a vector of count and
+    """Sums of the embeddings of each label's or topic's records. A record (or owner) adds one vector of a count and an
     embedding, of L2 norm at most 1. For Gaussian noise only."""
 
     rows: int

@@ -1,4 +1,4 @@
-"""The sum of the embeddings of each label's records, and the number of records."""
+"""Sum the embeddings of each label's records, and count the records, as one vector."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _COUNT = math.floor(COUNT_WEIGHT * GRID)
 
 @dataclass(frozen=True)
 class GuideSums(PlannedQuery[BoundedBatch, EmbeddingSumsSpec]):
-    """Per label the sum over its records of ``(w, sqrt(1 - w^2) e(text))``, w = COUNT_WEIGHT: ``[labels, 1 + d]``.
+    """For each label, the sum over its records of ``(w, sqrt(1 - w^2) e(text))``, w = COUNT_WEIGHT: ``[labels, 1 +
+    d]``.
 
     A record whose vector is not of length 1 (10 percent either way; NaN and infinity are longer) adds nothing, to the
     count neither: what is counted is what is summed. All others are brought to length 1.
@@ -51,7 +52,8 @@ class GuideSums(PlannedQuery[BoundedBatch, EmbeddingSumsSpec]):
         return (1 + self.dimension,)
 
     def of_batch(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        """``Int64[labels, 1 + d]``. Memory: about 50 bytes per coordinate of the batch's vectors.
+        """Return the sums of one batch: ``Int64[labels, 1 + d]``. Memory: about 50 bytes per coordinate of the batch's
+        vectors.
 
         Raises ModelError: the embedder does not answer with one vector of ``dimension`` numbers per text.
         """
@@ -80,13 +82,16 @@ class GuideSums(PlannedQuery[BoundedBatch, EmbeddingSumsSpec]):
 def sums_of(
     vectors: NDArray[np.int64], rows: NDArray[np.integer], shares: NDArray[np.int64], *, shape: tuple[int, ...]
 ) -> NDArray[np.int64]:
-    """``Int64[shape]``: in each row the sum of ``(w, sqrt(1 - w^2) v / |v|) / share`` over its vectors, in steps of
-    1 / GRID, each number rounded towards zero.
+    """Add a vector for each record to a row of a table of sums, and return the table.
+
+    A record with the vector v adds ``(w, sqrt(1 - w^2) v / |v|) / share`` in steps of 1 / GRID, each number rounded
+    towards zero: a count and a direction, together of length at most 1 / share.
 
     Args:
-        vectors: ``Int64[n, d]``, none zero, on any grid: each is brought to length 1.
-        rows: ``Int[n]``: to which row each is added.
-        shares: ``Int64[n]``, 1 or more.
+        vectors: ``Int64[n, d]``, not zero, of any scale.
+        rows: ``Int[n]``: the row (label or topic) of each record.
+        shares: ``Int64[n]``, 1 or more: how many used records the record's unit has.
+        shape: of the table: rows, and 1 + d.
     """
     sums = np.zeros(shape, dtype=np.int64)
     norms = np.sqrt(np.square(vectors).sum(axis=1))

@@ -56,7 +56,8 @@ class TopicsAsLabels(Addition):
 
     @classmethod
     def of(cls, settings: Parameters, facts: PublicFacts) -> Self | None:
-        """Raise ConfigError if an output column has the same name as theirs."""
+        """Return the addition if the run asks for topics. Raises ConfigError if an output column has the name of the
+        topics' column."""
         count = settings.part(LabellingParameters).topics
         if not isinstance(count, int):
             return None
@@ -65,7 +66,7 @@ class TopicsAsLabels(Addition):
         return cls(count, facts.labels.names)
 
     def require(self, method: Method) -> None:
-        """Raise ConfigError for a method whose charges need a record to keep its label.
+        """Raise ConfigError for a method whose charges assume that a record keeps its label.
 
         A topic is computed in each session, and another machine, or another model behind an endpoint's name, may round
         differently: the record would count for two labels under a charge that pays for one.

@@ -58,14 +58,14 @@ class Candidates:
 
     @property
     def mean(self) -> Floats:
-        """The mean ``Float64[d]`` of the terms that are voted for."""
+        """Return the mean ``Float64[d]`` of the terms that are voted for."""
         found: Floats = self.weights @ self.vectors / self.weights.sum()
         return found
 
 
 @dataclass(frozen=True)
 class Directions:
-    """How public terms differ: the variance along each of their principal directions, the columns of ``vectors``."""
+    """How public terms differ: the variance along each of their principal directions (the columns of ``vectors``)."""
 
     variances: Floats
     vectors: Floats
@@ -77,7 +77,8 @@ class Directions:
 
 
 def on_grid(centres: Floats) -> Grid:
-    """Return ``Int16[K, d]`` in grid steps, rounded towards zero: no longer than 1, so scalar products are exact."""
+    """Round centres towards zero to grid steps: ``Int16[K, d]``, of length at most 1, so that scalar products are
+    exact."""
     lengths = np.linalg.norm(centres, axis=1, keepdims=True)
     return np.asarray(np.trunc(STEPS * centres / np.maximum(lengths, 1.0)), dtype=np.int16)
 
@@ -91,7 +92,8 @@ def require_short(centres: NDArray[Any]) -> None:
 
 
 def nearest_centres(centres: Grid, vectors: NDArray[np.int16]) -> NDArray[np.int64]:
-    """Return ``Int64[n]``: each vector's nearest centre, -1 for a zero vector. Exact: a function of each row alone."""
+    """Return each vector's nearest centre, -1 for a zero vector: ``Int64[n]``. Exact, so it depends on that vector
+    only."""
     nothing = np.zeros(len(vectors), dtype=np.int32)
     block = Block(vectors, nothing, nothing.astype(np.int64))
     (found,) = nearest([block], centres, np.zeros(len(centres), dtype=np.int32), distance="l2")
@@ -99,7 +101,8 @@ def nearest_centres(centres: Grid, vectors: NDArray[np.int16]) -> NDArray[np.int
 
 
 def first_centres(candidates: Candidates, topics: int) -> Grid:
-    """Return ``Int16[K, d]``: the greedy k-median of the candidates, by their votes, then means of those around each.
+    """Choose the first centres, ``Int16[K, d]``: the greedy k-median of the candidate terms by their noisy votes, then
+    the mean of the terms around each.
 
     Distances are of directions about the mean, 1 - cosine, since what all terms share does not distinguish topics.
     """
@@ -136,7 +139,8 @@ def next_centres(
     last: bool,
     twins: bool = True,
 ) -> Grid:
-    """Return ``Int16[K, d]``: the means of the sums, shrunk towards the mean of all as far as they are noise.
+    """Compute the centres of the next round, ``Int16[K, d]``: the means of the noisy sums, each shrunk towards the mean
+    of all in proportion to its noise.
 
     A mean's distance from that of all is assumed to be normal with the covariance of public terms times a factor that
     is estimated from all of them (empirical Bayes), so that it is shrunk most along directions in which texts hardly
@@ -170,15 +174,15 @@ _LEAST_SCALE = 1e-3
 
 
 def first_ones(centres: Grid) -> NDArray[np.bool_]:
-    """Return ``Bool[K]``: the first of equal centres, the only one of them that can have records."""
+    """Return which centres are the first of several equal ones, ``Bool[K]``; only these can have records."""
     found = np.zeros(len(centres), dtype=np.bool_)
     found[np.unique(centres, axis=0, return_index=True)[1]] = True
     return found
 
 
 def merged(centres: Grid, counts: Floats) -> tuple[NDArray[np.int32], Floats]:
-    """Return each centre's topic, ``Int32[K]``, and the topics' sizes, the largest first. The two most similar topics
-    are joined as long as a reader would call them the same.
+    """Merge similar centres into topics. Return each centre's topic, ``Int32[K]``, and the topics' sizes, the largest
+    first.
 
     Of equal centres, the first has all records, and the counts of the others are noise and left out.
     """
@@ -197,7 +201,7 @@ def merged(centres: Grid, counts: Floats) -> tuple[NDArray[np.int32], Floats]:
 
 
 def by_size(topic: NDArray[Any], centres: Grid, counts: Floats) -> tuple[NDArray[np.int32], Floats]:
-    """Return the centres' topics, numbered by their sizes, the largest first, and these sizes."""
+    """Number topics by size, the largest first. Return each centre's topic and the sizes."""
     _, topic = np.unique(topic, return_inverse=True)
     sizes = np.zeros(int(topic.max()) + 1)
     np.add.at(sizes, topic, np.where(first_ones(centres), counts, 0.0))
@@ -214,8 +218,8 @@ def terms_of(
     *,
     unwanted: NDArray[np.bool_] | None = None,
 ) -> list[str]:
-    """Return up to TERMS_OF_TOPIC terms of each topic, concatenated and padded with empty ones. The terms that best
-    distinguish it come first.
+    """Return up to TERMS_OF_TOPIC terms of each topic, concatenated and padded with empty strings. The most distinctive
+    terms come first.
 
     A term's score is its cosine with the topic, about the means of all, less half of that with the nearest other topic;
     it counts more the more records voted for it. Only terms are named that some record surely voted for and that are
@@ -241,8 +245,8 @@ def terms_of(
 
 
 def are_said(centres: Grid, counts: Floats, topic: NDArray[np.int32], candidates: Candidates) -> NDArray[np.int8]:
-    """Return ``Int8[topics]``: whether records surely voted for a term that is nearest to the topic. Otherwise its
-    terms are merely near its centre, whatever the language of the texts."""
+    """Return, for each topic, whether records surely voted for a term that is nearest to it: ``Int8[topics]``. If not,
+    its terms are merely near its centre, whatever the language of the texts."""
     cosines = _cosines(centres, counts, topic, candidates)
     nearest = cosines.argmax(axis=1)[candidates.sure]
     return np.isin(np.arange(cosines.shape[1]), nearest).astype(np.int8)

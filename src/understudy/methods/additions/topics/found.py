@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Topic:
-    """One topic.
+    """One topic of a Release.
 
     Args:
         number: from 0, the largest first in the Release that found them.
@@ -94,7 +94,7 @@ def topics_of(release: Release) -> tuple[Topic, ...]:
 
 
 def by_share(topics: Sequence[Topic]) -> list[tuple[Topic, float]]:
-    """Return the topics, the largest first, each with its share of what all of them count."""
+    """Return the topics, the largest first, each with its share of the total size."""
     whole = sum(each.size for each in topics) or 1.0
     return [(each, each.size / whole) for each in sorted(topics, key=lambda each: -each.size)]
 
@@ -109,13 +109,14 @@ def _ranges(sizes: Floats, stds: Floats, rate: float) -> tuple[Floats, Floats]:
 
 
 def called_by(terms: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the terms in each topic's name, in any order; the number of a topic without terms."""
+    """Return, for each topic, the terms in its name (in any order), or its number if it has none."""
     rows = [terms[first : first + _NAMED] for first in range(0, len(terms), TERMS_OF_TOPIC)]
     return [tuple(sorted(filter(None, row))) or (str(number),) for number, row in enumerate(rows)]
 
 
 def names_of(terms: Sequence[str]) -> tuple[str, ...]:
-    """Return distinct names of topics: each one's first term. ``terms`` has TERMS_OF_TOPIC for each topic in turn.
+    """Return distinct names of the topics: the first term of each. ``terms`` has TERMS_OF_TOPIC entries per topic, in
+    order.
 
     ``other`` if there are none: the writer does not take it as a subject.
     """
@@ -137,7 +138,7 @@ def topic_counts(release: Release) -> tuple[list[float], float] | None:
 
 @dataclass(frozen=True)
 class HeldTopics:
-    """The content of a Release of topics, or of one whose labels are topics."""
+    """The arrays and terms of the topics in a Release."""
 
     centres: NDArray[np.int16]
     topic: NDArray[np.int32]
@@ -148,7 +149,8 @@ class HeldTopics:
     rate: float = 1.0  # at which records were sampled: sizes and noise are those of the sample
 
     def stds(self) -> NDArray[np.float64]:
-        """Read the noise on each size. Raises ReleaseError if it is missing, or a topic has no centre."""
+        """Return the standard deviation of the noise on each size. Raises ReleaseError if it is missing, or a topic has
+        no centre."""
         counted = first_ones(self.centres)
         if np.array_equal(self.topic, np.arange(len(self.centres))):  # each label has a centre and a size
             counted[:] = True
@@ -159,7 +161,7 @@ class HeldTopics:
 
 
 def held_of(release: Release) -> HeldTopics:
-    """Raise ReleaseError if the Release contains no topics."""
+    """Return the topics' arrays and terms. Raises ReleaseError if the Release contains no topics."""
     if release.method != NAME and not release.schema.topics:
         raise ReleaseError(f"A Release of {release.method} contains no topics.", "Make one with `understudy topics`.")
     arrays, strings, own = release.arrays, release.strings, release.method == NAME
@@ -178,8 +180,8 @@ def held_of(release: Release) -> HeldTopics:
 def assign(
     release: Release, embedder: Embedder, texts: Sequence[str], *, trust_endpoint: bool = False
 ) -> NDArray[np.int64]:
-    """Return ``Int64[n]``: the number of each text's nearest topic, as records were assigned when topics were counted;
-    -1 for a text for which the embedder has no vector of length 1.
+    """Return the number of each text's nearest topic, ``Int64[n]``, computed as for records; -1 for a text without a
+    vector of length 1.
 
     Raises:
         ReleaseError: the Release is of another method, or the embedder is not the one that it names.

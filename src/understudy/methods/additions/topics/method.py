@@ -17,7 +17,7 @@ from understudy.text.writing import Seed, SyntheticRecord
 
 
 class Topics(Method, TopicsParameters):
-    """The topics of unlabelled texts.
+    """Find the topics of texts that have no labels.
 
     >>> Topics(topics=10).name
     'topics'

@@ -20,6 +20,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.base.parameters import public_file
 from understudy.methods.additions.guide.plan import (
@@ -81,16 +82,15 @@ class TopicsParameters(VocabularyParameters, WordsParameters):
 
 
 def listed_terms(parameters: VocabularyParameters) -> tuple[str, ...]:
-    """Return the public terms that records vote for; empty if the built-in list is in another language and the texts'
-    own terms are looked for. Raises ConfigError if they are not declared public."""
+    """Return the public terms that records vote for; empty if only the texts' own terms are used, because they are in
+    another language than the built-in list. Raises ConfigError if the terms are not declared public."""
     if parameters.vocabulary == BUILT_IN and parameters.not_english and parameters.discover_terms:
         return ()
     return public_vocabulary(parameters).terms[:CANDIDATES]
 
 
 def known_topics(file: str) -> tuple[Release, str]:
-    """Load the Release of topics that are counted again, and its file's SHA-256. It was fully checked when the run was
-    configured; what the count depends on is checked again.
+    """Load the Release whose topics are counted again, and its SHA-256. Checks what the count depends on once more.
 
     Raises ReleaseError if it cannot be read, has no topics, or has centres that are not embeddings.
     """
@@ -106,12 +106,12 @@ def known_topics(file: str) -> tuple[Release, str]:
 def planned_sums(
     topics: int, multipliers: Sequence[float], unit: Unit, *, candidates: int | None = CANDIDATES, beside: str = ""
 ) -> tuple[Charge, ...]:
-    """Return the charges with these noise multipliers, in the order of :data:`SHARES`.
+    """Return the charges of topics with these noise multipliers, in the order of :data:`SHARES`.
 
     Raises ConfigError if the noise does not fit its grid.
     """
     terms = f"{candidates} public terms" if candidates else "the listed or discovered terms"
-    around = EmbeddingSumsSpec(topics), f"noisy sums of the texts' embeddings for each of {topics} topic(s)"
+    around = EmbeddingSumsSpec(topics), f"noisy sums of the texts' embeddings for each of {plural(topics, 'topic')}"
     voting = f"noisy histogram of the {unit.kind}s' votes for the nearest of {terms}"
     made: dict[str, tuple[QuerySpec, str]] = {
         **dict.fromkeys(SHARES, around),
@@ -122,7 +122,7 @@ def planned_sums(
 
 
 def _sizes(topics: int, unit: Unit) -> tuple[LabelCountsSpec, str]:
-    return LabelCountsSpec(topics), f"noisy numbers of {unit.kind}s of {topics} topic(s)"
+    return LabelCountsSpec(topics), f"noisy numbers of {unit.kind}s of {plural(topics, 'topic')}"
 
 
 def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) -> Plan:
@@ -154,7 +154,7 @@ def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) 
     forecast = replace(_forecast(topics, charges, unit, rate), verdict=found)
     if rate < 1:
         sums: dict[str, Any] = {each.name: each.mechanism for each in charges}
-        why = f"{', '.join(sums)}: noisy, of {topics} topic(s), all over one Poisson sample of the {unit.kind}s"
+        why = f"{', '.join(sums)}: noisy, of {plural(topics, 'topic')}, all over one Poisson sample of the {unit.kind}s"
         queries = {each.name: each.query for each in charges}
         charges = (Charge(NAME, SubsampledSums(rate, tuple(sums.items())), why, queries),)
     if terms:
@@ -163,12 +163,12 @@ def make_plan(parameters: TopicsParameters, budget: Budget, facts: PublicFacts) 
 
 
 def sample_of(charges: Iterable[Charge]) -> SubsampledSums | None:
-    """Return the sums over a sample; None if all records are read."""
+    """Return the mechanism of sums over a sample; None if all records are read."""
     return next((each.mechanism for each in charges if isinstance(each.mechanism, SubsampledSums)), None)
 
 
 def line_on_sample(plan: Plan, expected_records: int | None) -> str:
-    """Say which texts are embedded and why, for the user; empty if it is obvious."""
+    """Say which texts are embedded and why; return an empty string if that is obvious."""
     sampled = sample_of(plan.charges)
     if plan.method != NAME or (sampled is None and expected_records):
         return ""
@@ -182,7 +182,7 @@ def line_on_sample(plan: Plan, expected_records: int | None) -> str:
 
 
 def plan_with_topics(plan_method: Callable[[Budget], Plan], budget: Any, *, topics: int, unit: Unit) -> Plan:
-    """Return the plan of a method whose labels are topics: these are found first, with their share of the budget.
+    """Plan a method whose labels are topics. The topics are found first, with their share of the budget.
 
     Raises ConfigError if the budget protects secrets or has no delta, or nothing is left for the method.
     """
@@ -198,7 +198,7 @@ def plan_with_topics(plan_method: Callable[[Budget], Plan], budget: Any, *, topi
 
 
 def topics_that_pay(budget: Budget, *, share: float, records: float) -> int:
-    """Return how many topics the records support above the noise, with ``share`` of mu^2; 0 if below two."""
+    """Return how many topics the records support above the noise, given ``share`` of mu^2; 0 if fewer than two."""
     each = share * SHARES[sums_name(1)]
     multiplier = gaussian_split(budget, (each, 1 - each))[0]
     return max((count for count in _COUNTS if verdict(multiplier, count, records).level == "good"), default=0)
@@ -218,7 +218,7 @@ def _forecast(topics: int, charges: Sequence[Charge], unit: Unit, rate: float = 
 
 
 def verdict(multiplier: float, topics: int, records: float | None) -> Verdict:
-    """Return the verdict, by the noise on a topic's mean over its distance from the others, where terms differ."""
+    """Return the verdict on topics, by the noise on a topic's mean compared with the distance between topics."""
     return Verdict.of("labels", texts=multiplier / VECTOR_WEIGHT * _NOISE, labels=topics, records=records)
 
 

@@ -109,7 +109,7 @@ def prepare(
     plan: Plan,
     preparation: Preparation,
 ) -> NDArray[np.int16] | None:
-    """Embed the public candidates; return None if topics are given.
+    """Embed the public candidate terms; return None if topics are given.
 
     Raises:
         ConfigError: if the sums are too large.
@@ -125,7 +125,7 @@ def prepare(
 def embed_candidates(
     topics: int, preparation: Preparation, parameters: VocabularyParameters = _ENGLISH
 ) -> NDArray[np.int16] | None:
-    """As :func:`prepare`; None if a run resumes."""
+    """Embed the public terms (see :func:`prepare`); None if a run resumes."""
     require_releasable((topics, 1 + preparation.dimension), cure="Lower --topics.")
     if preparation.resuming:
         return None
@@ -135,8 +135,8 @@ def embed_candidates(
 
 
 def candidate_vectors(embedder: Embedder, parameters: VocabularyParameters = _ENGLISH) -> NDArray[np.int16]:
-    """Return the vectors of the built-in terms, which give the directions, followed by those of the user's list:
-    ``Int16[n, d]``, on the grid of the embeddings. Raises ModelError if they are not unit vectors."""
+    """Embed the built-in terms, which give the principal directions, and then the terms of the user's list: ``Int16[n,
+    d]`` on the grid. Raises ModelError if the vectors are not of length 1."""
     built_in, listed = _built_in(), listed_terms(parameters)
     terms = built_in if listed == built_in else built_in + listed
     vectors = np.asarray(embedder.embed(terms), dtype=np.float32)
@@ -152,7 +152,7 @@ def _built_in() -> tuple[str, ...]:
 
 
 def contents(parameters: TopicsParameters, release: Release) -> Contents:
-    """The centres, the topic of each, and the topics' noisy sizes and terms."""
+    """Describe the centres, the topic of each, and the topics' noisy sizes and terms."""
     topics = len(release.arrays.get("sizes", ()))
     again = isinstance(parameters.topics, str)
     centres = "centres" if again else parameters.topics
@@ -192,7 +192,7 @@ def release(parameters: TopicsParameters, corpus: BoundedCorpus, plan: Plan, too
 
 @dataclass(frozen=True)
 class Found:
-    """Return the topics, the largest first, made of released values and public terms.
+    """Topics, the largest first, made of released values and public terms.
 
     Args:
         centres: ``Int16[K, d]``.
@@ -313,7 +313,7 @@ class _Speaks:
     json_records: bool
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.int32]:
-        """``Int32[n]``."""
+        """Return ``Int32[n]``."""
         said = said_of(texts, self.form, json_records=self.json_records)
         own = self.matcher
         return np.array([not (own.first_distinct(text, 1) if own else is_english(text)) for text in said], np.int32)
@@ -369,7 +369,7 @@ class _Voters:
         return found
 
     def query(self, name: str) -> Any:
-        """Return the planned sum of this name."""
+        """Return the planned query of this name."""
         return self.plan.query(self.beside + name)
 
     def measure(self, name: str, query: Query[Block]) -> tuple[Floats, float]:
@@ -420,8 +420,8 @@ def _noise_check(sizes: Floats, noise: float, voters: _Voters, counts: Floats | 
 
 @dataclass(frozen=True)
 class TopicLabels:
-    """Return the label of each text: the number of its nearest released topic, or 0, the largest, if it has no vector
-    of length 1. A function of the text alone, and of public values.
+    """Gives each text a label: the number of its nearest released topic, or 0 (the largest) if it has no vector of
+    length 1. Depends on the text and on public values only.
 
     Args:
         centres: ``Int16[K, d]``, released.
@@ -431,7 +431,7 @@ class TopicLabels:
     centres: NDArray[np.int16]
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.int32]:
-        """``Int32[n]``."""
+        """Return ``Int32[n]``."""
         vectors = private_vectors(embed_texts(self.embedder, texts, self.centres.shape[1]))
         found = nearest_centres(self.centres, vectors)
         return np.maximum(found, 0).astype(np.int32)
@@ -460,7 +460,7 @@ class _Nearest(PlannedQuery[Block, Spec]):
 
 @dataclass(frozen=True)
 class TopicSums(_Nearest[EmbeddingSumsSpec]):
-    """Per topic the sum over its records of ``(w, sqrt(1 - w^2) x)``, w = COUNT_WEIGHT, |x| = 1: ``[K, 1 + d]``.
+    """For each topic, the sum over its records of ``(w, sqrt(1 - w^2) x)``, w = COUNT_WEIGHT, |x| = 1: ``[K, 1 + d]``.
 
     Guarantee:
         Unit: a record; or an owner, all of whose records are in one block and are averaged, jointly over topics.
@@ -478,14 +478,14 @@ class TopicSums(_Nearest[EmbeddingSumsSpec]):
         return (len(self.centres), 1 + self.centres.shape[1])
 
     def of_batch(self, batch: Block) -> NDArray[np.int64]:
-        """``Int64[K, 1 + d]``."""
+        """Return the sums of one batch: ``Int64[K, 1 + d]``."""
         centres, shares, known = self._found(batch)
         return sums_of(batch.vectors[known].astype(np.int64), centres, shares, shape=self.shape)
 
 
 @dataclass(frozen=True)
 class TopicSizes(_Nearest[LabelCountsSpec]):
-    """How many records each topic has.
+    """The number of records of each topic.
 
     Guarantee:
         Unit: a record; or an owner, all of whose records are in one block and are averaged.
@@ -498,7 +498,7 @@ class TopicSizes(_Nearest[LabelCountsSpec]):
         return (len(self.centres),)
 
     def of_batch(self, batch: Block) -> NDArray[np.int64]:
-        """``Int64[K]``."""
+        """Return the counts of one batch: ``Int64[K]``."""
         sizes = np.zeros(self.shape, dtype=np.int64)
         centres, shares, _ = self._found(batch)
         np.add.at(sizes, centres, COUNT_GRID // shares)

@@ -44,7 +44,7 @@ class Ending:
         return OpenText(self, model)
 
     def read(self, tokens: Iterable[int], model: CausalModel) -> OpenText:
-        """Return the text of ``tokens`` that were decoded before, up to its end."""
+        """Decode ``tokens`` and return the text up to its end."""
         text = self.open(model)
         for token in tokens:
             if text.ended is None:
@@ -54,7 +54,7 @@ class Ending:
 
 @dataclass
 class OpenText:
-    """A text that grows by tokens, until ``ended`` says why it has ended."""
+    """A text that grows token by token. ``ended`` says why it ended; None before."""
 
     ending: Ending
     model: CausalModel
@@ -72,12 +72,13 @@ class OpenText:
 
     @property
     def text(self) -> str:
-        """The text so far, without its end, an incomplete character, or space around it."""
+        """Return the text so far, without its end, an incomplete character, or space around it."""
         return self._text.strip()
 
     @property
     def next(self) -> str:
-        """Return what must follow in a record, up to the next value, or nothing. The caller may write it."""
+        """Return the characters that must follow in a record, up to the next value; empty if none. The caller may write
+        them without sampling."""
         certain = self.ended is None and self._shown_to == len(self._tokens)
         return self._record.next if self._record is not None and certain else ""
 
@@ -162,7 +163,7 @@ class _Object:
 
     @property
     def next(self) -> str:
-        """Return what is still to be written after a whole value; empty if something else is written already."""
+        """Return what must still be written after a complete value; empty if something else is written already."""
         if self._value_open or not 0 < self._begun <= len(self.columns):
             return ""
         if self._begun == len(self.columns):

@@ -47,7 +47,7 @@ _PLACE = "\u2042the private texts\u2042"
 
 @dataclass(frozen=True)
 class PromptTokens:
-    """A prompt in tokens."""
+    """A prompt as tokens."""
 
     prefix: tuple[int, ...]  # the beginning of every row, including the token that begins a document
     before: tuple[int, ...]  # comes before each private text
@@ -56,15 +56,16 @@ class PromptTokens:
     suffix: tuple[int, ...]  # the end of every row
 
     def encode(self, text: str, *, prompt: PredictionPrompt, model: CausalModel) -> list[int]:
-        """Return a private text in tokens, as ``row`` takes it."""
+        """Return a private text as tokens, in the form that ``row`` takes."""
         return model.encode(self.lead + prompt.shown(text))
 
     def row(self, *texts: Sequence[int]) -> list[int]:
-        """Return a row's own tokens if it shows ``texts``."""
+        """Return the tokens of a row that shows ``texts``, without the shared prefix and suffix."""
         return [token for text in texts for token in (*self.before, *text, *self.after)]
 
     def width(self, most: int, *, texts: int = 1) -> int:
-        """Return the number of own tokens of the longest row, with ``texts`` texts of ``most`` tokens each."""
+        """Return the number of tokens of the longest row (without prefix and suffix) that shows ``texts`` texts of
+        ``most`` tokens each."""
         return texts * (len(self.before) + most + len(self.after))
 
     def most_fitting(self, window: int, *, new_tokens: int, texts: int = 1) -> int:
@@ -137,7 +138,8 @@ class LabelPrompt:
     row_tokens: int = 0
 
     def behind(self, row: str) -> list[int]:
-        """Return the row that the answer follows: in words, as tokens, like the rows before private texts."""
+        """Return the row of typed columns that the answer follows, as tokens in the same form as the rows before
+        private texts."""
         return cut(self.model.encode(f"{self.tokens.lead}{row}\n"), self.row_tokens)[0] if row else []
 
     def private(self, text: str) -> tuple[list[int], bool]:
@@ -174,13 +176,13 @@ class LabelPrompt:
 
     @property
     def length(self) -> int:
-        """Return the tokens of a row with the longest text in the prompt and as the answer."""
+        """Return the total number of tokens, if the prompt shows the longest text and the answer is as long."""
         return sum(self.shape) + self.row_tokens + self.ending.most_tokens + 1
 
 
 @dataclass(frozen=True)
 class ReadText:
-    """A text read from its tokens."""
+    """A text that was read from its tokens, with its fault if it is unusable."""
 
     text: str  # a record as the corpus writes it, if it is one
     ended: bool  # it ended by itself, or was cut
@@ -199,7 +201,7 @@ class LabelPrompts:
     document_type: str = ""
 
     def private(self, text: str, label: int) -> tuple[list[int], bool]:
-        """As :meth:`LabelPrompt.private`."""
+        """Return a private text of this label as tokens, and whether it had to be cut."""
         return self.labels[label].private(text)
 
     def read(self, label: int, tokens: Sequence[int]) -> ReadText:
@@ -213,17 +215,16 @@ class LabelPrompts:
 
     @property
     def schema(self) -> JSONSchema | None:
-        """The JSON schema of the records, if there is one."""
+        """Return the JSON schema of the records, if there is one."""
         return self.check.schema if isinstance(self.check, RecordCheck) else None
 
     @property
     def schema_strings(self) -> dict[str, list[str]]:
-        """Return the schema as stored in a Release."""
+        """Return the JSON schema as a Release stores it."""
         return {} if self.schema is None else {SCHEMA: [self.schema.text]}
 
     def public_inputs(self, schema_source: str = "your own schema") -> dict[str, dict[str, str]]:
-        """Return what was fixed before a private record was read, for the statement; the prompts with their
-        examples."""
+        """Return the public inputs for the statement: the prompts with their examples, and the schema."""
         model = self.labels[0].model
         prompts = hashlib.sha256(repr([each.prompt for each in self.labels]).encode()).hexdigest()
         found = {

@@ -33,7 +33,7 @@ _FOLLOWS = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 class Fault(StrEnum):
-    """Why a text is not a record."""
+    """Reasons why a text is not a valid record."""
 
     NOT_JSON = "not JSON"
     NOT_AN_OBJECT = "not an object"
@@ -43,7 +43,7 @@ class Fault(StrEnum):
 
 
 class JSONSchema:
-    """A public JSON schema in one file, or the file's ``content``. Needs the extra ``local``.
+    """A public JSON schema from one file, or from ``content``. Needs the extra ``local``.
 
     References may only lead to places in the file itself; nothing is ever fetched.
 
@@ -78,7 +78,7 @@ class JSONSchema:
 
 @dataclass(frozen=True)
 class RecordCheck:
-    """Reads texts as records that have the keys ``columns``, no others, and fit the ``schema``, if there is one."""
+    """Reads texts as JSON records with exactly the keys ``columns`` that fit the ``schema``, if there is one."""
 
     columns: tuple[str, ...]
     schema: JSONSchema | None = None
@@ -113,14 +113,14 @@ TextCheck = RecordCheck | TranscriptCheck
 
 
 def text_check(form: TextForm, columns: Sequence[str], schema: JSONSchema | None) -> TextCheck | None:
-    """Return the check of texts that have parts, or are records of ``columns``; None if any text will do."""
+    """Return the check for texts with parts or for records of ``columns``; None if any text is valid."""
     if columns:
         return RecordCheck(tuple(columns), schema)
     return TranscriptCheck(form) if form else None
 
 
 def check_of(release: Release) -> TextCheck | None:
-    """Return the check of a Release's texts."""
+    """Return the check that the texts of a Release must pass."""
     (content,) = release.strings.get(SCHEMA, ("",))
     schema = JSONSchema("the Release's schema", content=content.encode()) if content else None
     return text_check(release.schema.form, release.schema.record_columns, schema)
@@ -128,13 +128,13 @@ def check_of(release: Release) -> TextCheck | None:
 
 @dataclass(frozen=True)
 class ObjectForm:
-    """Texts that are JSON objects which fit a schema."""
+    """The form of texts that are JSON objects fitting a schema."""
 
     schema: JSONSchema
 
     def example(self, text: str, words: Sequence[str]) -> str | None:
-        """Return an object for a prompt to show: ``text`` in its last string, the ``words`` in the others. None if it
-        does not fit the schema, which may require more than types."""
+        """Return an object for a prompt to show, with ``text`` in its last string and the ``words`` in the others; None
+        if that does not fit the schema."""
         value = _example(json.loads(self.schema.text), text, iter(words))
         return _canonical(value) if isinstance(value, dict) and self.schema.fits(value) else None
 
@@ -170,8 +170,8 @@ def _example(schema: Any, text: str, words: Iterator[str]) -> Any:
 
 
 def read_json(text: str) -> Any:
-    """Return a JSON value that can be written again (UTF-8 cannot encode half a surrogate pair, nor JSON an integer of
-    thousands of digits), or the fault."""
+    """Parse JSON. Return the value, or the fault if it is invalid or could not be written again (half a surrogate pair,
+    an integer of thousands of digits)."""
     try:
         value = json.loads(text.strip(), object_pairs_hook=_once_each, parse_constant=no_number, parse_float=_finite)
         _canonical(value).encode("utf-8")

@@ -26,7 +26,7 @@ from understudy.models.shared_prefix import Contexts
 
 @dataclass(frozen=True)
 class Candidates:
-    """A public set of tokens and the public context's logits for them, on the device."""
+    """A public set of tokens with the logits of the public context for them, on the device."""
 
     tokens: Any | None  # ``Int64[K]``, ascending; None for the whole vocabulary
     logits: Any  # ``Float32[K]``, finite
@@ -87,22 +87,22 @@ class _Logits:
         self._logits, self._top = logits, top
 
     def below_top(self, tokens: slice) -> Any:
-        """``z_i - max_j z_j`` of a chunk, ``Float32[R, k]``; at most 0, and never NaN."""
+        """Return ``z_i - max_j z_j`` of a chunk, ``Float32[R, k]``; at most 0, and never NaN."""
         return self._logits[:, tokens].float() - self._top  # a copy, which terms may change in place
 
     def as_they_are(self, tokens: slice) -> Any:
-        """``z_i`` of a chunk, ``Float32[R, k]``; never NaN."""
+        """Return ``z_i`` of a chunk, ``Float32[R, k]``; never NaN."""
         return self._logits[:, tokens].to(torch.float32, copy=True)
 
     @cached_property
     def mass(self) -> Any:
-        """``sum_j exp(z_j - max_j z_j)``, ``Float64[R, 1]``."""
+        """Return ``sum_j exp(z_j - max_j z_j)``, ``Float64[R, 1]``."""
         parts = (self.below_top(tokens).exp_() for tokens in self.chunks())
         return sum(part.sum(1, keepdim=True, dtype=torch.float64) for part in parts)
 
     @cached_property
     def log_mass(self) -> Any:
-        """``log(mass)``, ``Float32[R, 1]``."""
+        """Return ``log(mass)``, ``Float32[R, 1]``."""
         return self.mass.repeat(1, _VECTOR).log()[:, :1].float()
 
     def chunks(self) -> Iterator[slice]:
@@ -113,7 +113,7 @@ class _Logits:
 
 @dataclass(frozen=True)
 class Recentred:
-    """``max(-c, z_i - max_j z_j + c)``, in steps of ``c / scale`` (``Float32[R, 1]``); as every term ``[R, k]``.
+    """Clipped logits ``max(-c, z_i - max_j z_j + c)``, in steps of ``c / scale`` (``Float32[R, 1]``): ``[R, k]``.
 
     Guarantee
         Every entry is an integer in ``[-scale, scale]``: a row of scale ``grid`` moves a sum by ``grid`` at most in
@@ -130,7 +130,7 @@ class Recentred:
 
 @dataclass(frozen=True)
 class Fixed:
-    """``z_i`` clipped to ``[-c, c]`` as it is (the baseline of Amin et al., appendix B.1), in steps of ``c / scale``.
+    """Logits ``z_i`` clipped to ``[-c, c]`` (the baseline of Amin et al., appendix B.1), in steps of ``c / scale``.
 
     Guarantee
         As of :class:`Recentred`: every entry is an integer in ``[-scale, scale]``.
@@ -145,7 +145,8 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Difference:
-    """``phi_i - phi_pub,i`` clipped to ``[-c, c]``, in steps of ``c / scale``; phi the log-softmax, ``public`` phi_pub.
+    """Differences of log-probabilities ``phi_i - phi_pub,i`` clipped to ``[-c, c]``, in steps of ``c / scale``; phi is
+    the log-softmax, ``public`` is phi_pub.
 
     Guarantee
         Every entry is an integer in ``[-scale, scale]``: a row of scale ``grid`` moves a sum by ``grid`` at most in
@@ -165,7 +166,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Softmax:
-    """``softmax(z)_i`` of the unclipped logits, rounded down, in steps of ``1 / scale``.
+    """Probabilities ``softmax(z)_i`` of the unclipped logits, rounded down, in steps of ``1 / scale``.
 
     Guarantee
         Entries are integers of at least 0 that add up to ``scale`` at most: a row of scale ``grid`` moves a sum by
@@ -183,7 +184,7 @@ Term = Recentred | Fixed | Difference | Softmax
 
 
 def row_sums(contexts: Contexts, candidates: Candidates, term: Term, *, divisors: Sequence[int]) -> NDArray[np.int64]:
-    """Return the term's sum ``Int64[K]`` over the rows of ``contexts``, after their last token.
+    """Sum a term over the rows of ``contexts``, after their last token: ``Int64[K]``.
 
     Args:
         divisors: one per row, the public row 0 included: 1 for a row alone, k for one of an owner's k rows (its
@@ -212,7 +213,7 @@ def row_sums(contexts: Contexts, candidates: Candidates, term: Term, *, divisors
 
 @dataclass(frozen=True)
 class Sums:
-    """One token step's sums over the private rows, in steps of their grids.
+    """The sums over the private rows for one token, in steps of their grids.
 
     Args:
         public: ``Int64[K]`` on the same grid, to which the mean of ``clipped`` is added: the public log-probabilities
@@ -223,13 +224,13 @@ class Sums:
     public: NDArray[np.int64]
 
     def utilities(self, batch_size: int) -> NDArray[np.int64]:
-        """``clipped + s * public``, ``Int64[K]``: s times what the paper calls the mean logits."""
+        """Return ``clipped + s * public``, ``Int64[K]``: s times what the paper calls the mean logits."""
         return self.clipped + batch_size * self.public
 
 
 @dataclass(frozen=True)
 class TokenSums:
-    """What private prediction sums at each token.
+    """Computes the sums of private prediction for one token.
 
     Guarantee
         Adding or removing a row of divisor 1, or all rows of an owner of k rows of divisor k, moves ``utilities`` by
@@ -266,14 +267,16 @@ class TokenSums:
 
 
 def softmax_sum(contexts: Contexts, candidates: Candidates, *, grid: int, divisors: Sequence[int]) -> NDArray[np.int64]:
-    """``sum_rows floor(softmax(z)_i * (grid // divisor))`` over the candidates, ``Int64[K]``."""
+    """Sum the rows' probabilities of the candidates as integers, ``sum_rows floor(softmax(z)_i * (grid // divisor))``:
+    ``Int64[K]``."""
     return row_sums(contexts, candidates, Softmax(grid), divisors=divisors)
 
 
 def distance_from_public(
     contexts: Contexts, candidates: Candidates, *, grid: int, batch_size: int, divisors: Sequence[int]
 ) -> int:
-    """Return ``sum_i |S_i - s P_i|``: s times the L1 distance of mean and public distribution, in steps of ``grid``.
+    """Return ``sum_i |S_i - s P_i|``, s times the L1 distance between the rows' mean distribution and the public one,
+    in steps of ``grid``.
 
     Guarantee
         A row of divisor 1, or an owner's k rows of divisor k, move it by at most ``grid``, as they move the sum S of
@@ -286,7 +289,7 @@ def distance_from_public(
 
 
 def vote_sum(contexts: Contexts, candidates: Candidates, *, divisors: Sequence[int]) -> NDArray[np.int64]:
-    """Return how many of the rows with a divisor other than 0 find each candidate the likeliest, ``Int64[K]``.
+    """Count, for each candidate, the rows (with a divisor other than 0) that find it likeliest: ``Int64[K]``.
 
     Guarantee
         A row has one vote: equal logits count for the first. Broken rows vote for the first candidate.

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.base.display import plural
 from understudy.base.errors import ConfigError
 from understudy.methods.facts import GenerationTools
 from understudy.methods.shared.decoding.prompting import LabelPrompts, TextParameters, build_prompts, prompt_tokens
@@ -48,7 +49,7 @@ class Instructions:
 
     @classmethod
     def of(cls, asked: LabelPrompts) -> Instructions:
-        """The instructions of prompts that show no text."""
+        """Return the instructions: prompts that show no private text."""
         prompts = tuple((*each.tokens.prefix, *each.tokens.suffix) for each in asked.labels)
         first, lead = asked.labels[0].prompt, asked.labels[0].tokens.lead
         return cls(prompts, first.opening, lead, first.shape, first.columns)
@@ -115,7 +116,7 @@ def build_instructions(
 
 
 class TunedModel:
-    """A model with its tuned part, and its instructions.
+    """A model with its tuned part and the instructions it was tuned on.
 
     Args:
         trainable: loaded with the tuned weights, or about to be.
@@ -152,7 +153,8 @@ class TunedModel:
         return self.trainable.network
 
     def active(self) -> Any:
-        """As :meth:`~understudy.models.training.LoRA.active`."""
+        """Return a context in which the model computes with its tuned part (see
+        :meth:`~understudy.models.training.LoRA.active`)."""
         return self.trainable.active()
 
     def shapes(self, rows: int = _SCORED) -> Shapes:
@@ -180,8 +182,8 @@ class TunedModel:
     def sample(
         self, keys: Sequence[tuple[int, str]], *, sampling: Sampling, beginnings: Sequence[str] | None = None
     ) -> Iterator[Completion]:
-        """Sample one text per key, in order: a label, and a string that, with the seed, decides the text's randomness.
-        Each continues its beginning, which includes any final line break."""
+        """Sample one text per key. A key is a label and a string that, with the seed, decides the randomness. Each text
+        continues its beginning, which includes any final line break."""
         decoder, device = self.causal.decoder(self.network), self.causal.device
         stop = threading.Event()
 
@@ -220,7 +222,7 @@ class TunedModel:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How texts are sampled: public, and free."""
+    """Settings by which texts are sampled: public, and free to change."""
 
     seed: int
     temperature: float
@@ -267,12 +269,12 @@ def generate(
         tools.progress("texts", done, len(wanted))
     if faults:
         counted = ", ".join(f"{name} {count}" for name, count in faults.items())
-        tools.say(f"{sum(faults.values())} of {len(wanted)} texts are left out ({counted}).")
+        tools.say(f"{sum(faults.values())} of {plural(len(wanted), 'text')} are left out ({counted}).")
 
 
 @dataclass(frozen=True)
 class Text:
-    """A sampled text: empty if unusable, with the ``fault`` that says why."""
+    """A sampled text; empty if unusable, with the reason in ``fault``."""
 
     text: str
     tries: int
@@ -282,7 +284,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Texts:
-    """Samples texts until they can be used."""
+    """Samples texts repeatedly until they are usable."""
 
     tuned: TunedModel
     sampling: Sampling
@@ -290,7 +292,7 @@ class Texts:
     drop_unfinished: bool  # whether a text that did not end by itself can be used
 
     def of(self, wanted: Sequence[tuple[int, int]], beginnings: Sequence[str]) -> list[Text]:
-        """Return one text per label and number, in order, after its beginning, which is not part of it."""
+        """Return one text for each (label, number), in order, continuing its beginning, which is not part of it."""
         found: dict[int, Text] = {}
         for tries in range(1, _TRIES + 1):
             open_ = [place for place in range(len(wanted)) if place not in found or found[place].fault]

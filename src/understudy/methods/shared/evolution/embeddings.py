@@ -39,7 +39,8 @@ _HEADER = struct.Struct("<32sqq")  # digest of the file's content, dimension, re
 
 
 def integer_vectors(unit: NDArray[np.float32]) -> NDArray[np.int16]:
-    """Round ``Float32[n, d]`` unit vectors to ``Int16[n, d]`` in 1/4000; no row is longer than LARGEST_NORM.
+    """Round unit vectors ``Float32[n, d]`` to integers ``Int16[n, d]`` in steps of 1/4000; no row is longer than
+    LARGEST_NORM.
 
     Elementwise, so that a row's integers depend on that row alone.
     Raises ModelError: a row is not of length 1 (2 percent either way, after rounding).
@@ -78,7 +79,7 @@ def _rounded(unit: NDArray[np.float32]) -> tuple[NDArray[np.int16], NDArray[np.b
 
 @dataclass(frozen=True, repr=False)
 class Block:
-    """Some private records: ``Int16[r, d]`` vectors, ``Int32[r]`` labels, ``Int64[r]`` numbers of their units.
+    """Some private records: vectors ``Int16[r, d]``, labels ``Int32[r]``, and numbers of their units ``Int64[r]``.
 
     Private; its ``repr`` shows nothing.
     """
@@ -90,7 +91,7 @@ class Block:
 
 @dataclass(frozen=True, repr=False)
 class PrivateEmbeddings:
-    """The private records' vectors, labels and units: embedded into a file when they are first read.
+    """The vectors, labels and units of the private records, embedded into a file when first read.
 
     Private; its ``repr`` shows nothing. Records whose vector is not of length 1 are zero vectors.
     """
@@ -104,7 +105,7 @@ class PrivateEmbeddings:
     part: str = ""  # name of this part of the records, which has its own folder; "" for all
 
     def map(self, function: Callable[[PrivateEmbeddings], R]) -> Iterator[R]:
-        """Return ``function`` of each part of the records. The machine that works on a part embeds it into its own
+        """Yield ``function`` of each part of the records. The machine that works on a part embeds it into a separate
         file."""
         if self.engine is None:
             yield function(self)

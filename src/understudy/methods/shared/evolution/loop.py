@@ -42,7 +42,7 @@ KEPT = "kept"
 
 @dataclass(frozen=True)
 class Population:
-    """The candidates of one round; ``prompts`` summarise, without the text, what was asked for:
+    """The candidates of one round. ``prompts`` summarise what was asked for, without the text:
     ``variation|style:briefly|words:60|blanks:0.5``."""
 
     texts: tuple[str, ...]  # one per candidate, never blank
@@ -81,7 +81,7 @@ class Population:
 
 @dataclass(frozen=True)
 class Round:
-    """One round of evolution."""
+    """One round of evolution: its candidates, their votes, and which of them were chosen."""
 
     population: Population  # the candidates
     votes: NDArray[np.float64]  # ``Float64[n]``, of each candidate: noisy, or from a noisy Release
@@ -93,12 +93,12 @@ class Round:
 
     @property
     def chosen_labels(self) -> NDArray[np.int32]:
-        """Labels of the chosen texts, ``Int32[...]``."""
+        """Return the labels of the chosen texts, ``Int32[...]``."""
         return self.population.labels[self.chosen]
 
     @property
     def chosen_numbers(self) -> NDArray[np.int64]:
-        """Lineage numbers of the chosen texts, ``Int64[...]``."""
+        """Return the lineage numbers of the chosen texts, ``Int64[...]``."""
         return self.chosen + self.population.first
 
 
@@ -152,7 +152,7 @@ def evolve(
 def evolved(
     evolving: Iterator[Round], rounds: int, *, say: Callable[[str], None], progress: Callable[[str, int, int], None]
 ) -> list[Round]:
-    """Return all rounds; report each to the user as it ends."""
+    """Run all rounds of ``evolving`` and return them, reporting each to the user as it ends."""
     found: list[Round] = []
     progress("rounds", 0, rounds)
     for each in evolving:
@@ -210,7 +210,7 @@ def select(
     parameters: EvolutionParameters,
     generator: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Return the indices of the chosen candidates, label after label, best first.
+    """Choose candidates by their votes. Return their indices, label after label, best first.
 
     ``rank`` takes the candidates with most votes, once each: all of them if there are too few. ``proportional`` samples
     with replacement, in proportion to ``max(votes - threshold, 0)``, or uniformly if all of a label's are 0. A label
@@ -237,7 +237,7 @@ _STAGE = 999_999
 
 @dataclass(frozen=True)
 class Survivor:
-    """A text that the last round chose, and its origin: its ``number`` in the lineage, its parent's, ..."""
+    """A text that the last round chose, with its ``number`` in the lineage and its parent's."""
 
     text: str
     label: int

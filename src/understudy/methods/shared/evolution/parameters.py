@@ -68,18 +68,19 @@ class EvolvingParameters(EvolutionParameters, HarvestParameters):
 
 
 def population_sizes(parameters: EvolutionParameters, weights: Sequence[float]) -> list[int]:
-    """Return the texts of each label that a round chooses: population times labels, divided by ``weights`` (default
-    [1])."""
+    """Return how many texts of each label a round chooses: population times the number of labels, divided in proportion
+    to ``weights`` (default: equally)."""
     return share_out(parameters.population * len(weights), weights)
 
 
 def sizes_within(parameters: EvolutionParameters, counts: Sequence[int]) -> list[int]:
-    """Return the population of each label, but no more than ``counts[label]``."""
+    """Return the population of each label, limited to ``counts[label]``."""
     return [min(parameters.population, count) for count in counts]
 
 
 def candidates_per_round(parameters: EvolutionParameters, labels: int) -> int:
-    """Return the candidates of a round if no call fails. Raises ConfigError if there are more than can be stored."""
+    """Return the number of candidates in a round if no call fails. Raises ConfigError if there are more than can be
+    stored."""
     candidates = parameters.population * labels * parameters.variations
     if candidates > MOST_CANDIDATES or candidates * parameters.rounds > MOST_IN_ALL:
         raise ConfigError(
@@ -96,7 +97,8 @@ def evolution_calls(parameters: EvolutionParameters, sizes: Sequence[int]) -> in
 
 
 def share_out(total: int, weights: Sequence[float]) -> list[int]:
-    """Divide ``total`` in proportion to ``weights`` (largest remainder), but never 0: the largest shares give one up.
+    """Divide ``total`` in proportion to ``weights`` by largest remainder, with at least 1 for each: the largest shares
+    give one up.
 
     Weights below 0, as noisy counts may be, count as 0; all 0: equal shares. The sum is ``total``, or the number of
     weights if that is larger.

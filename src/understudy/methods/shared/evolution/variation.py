@@ -34,7 +34,7 @@ _STAGES = 1_000_000
 
 @dataclass(frozen=True)
 class Answers:
-    """Texts of a language model; answers that failed, were empty or left blanks are left out and counted."""
+    """Texts that a language model wrote. Answers that failed, were empty or left blanks are counted, not included."""
 
     texts: tuple[str, ...]  # one each, never blank
     labels: NDArray[np.int32]  # ``Int32[n]``
@@ -45,7 +45,7 @@ class Answers:
 
 
 def require_text(*asked: Answers) -> None:
-    """Raise NoText if the calls gave no text at all but asking again may give some."""
+    """Raise NoText if no call gave a text, but asking again may give some."""
     problem = next((each.problem for each in asked if each.problem), None)
     if problem is not None and not any(each.texts for each in asked):
         raise NoText(f"The language model wrote no text at all: {problem}.", _TRY)
@@ -231,7 +231,7 @@ def _one_of(choices: Sequence[str], generator: np.random.Generator) -> str:
 def keywords_of_labels(
     parameters: EvolutionParameters, prompts: EvolutionPrompts, labels: Sequence[str]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the keywords of each label (one nameless label if there are none); maybe empty. Raises ConfigError if the
+    """Return the keywords of each label (one entry if there are no labels); may be empty. Raises ConfigError if the
     file cannot be read, contains no keyword, or is not declared public."""
     if parameters.keywords is not None:
         if not parameters.keywords_are_public:

@@ -19,8 +19,8 @@ from understudy.text.vocabulary.words import TermMatcher
 
 @dataclass(frozen=True)
 class TermCounts(PlannedQuery[BoundedBatch, TermCountsSpec]):
-    """In how many records each vocabulary term is among the first ``terms_per_record`` distinct ones: the private
-    keywords of aug-pe. The counts of dp-kps have a different bound: :class:`TermHistogram`.
+    """For each vocabulary term, the number of records in which it is among the first ``terms_per_record`` distinct
+    terms. Used for the private keywords of aug-pe; dp-kps bounds its counts differently (:class:`TermHistogram`).
 
     Guarantee:
         Unit: a record, or an owner whose records are averaged.
@@ -46,10 +46,11 @@ class TermCounts(PlannedQuery[BoundedBatch, TermCountsSpec]):
 
 @dataclass(frozen=True)
 class TermRows:
-    """The first S distinct terms of a vocabulary in each record, as padded rows.
+    """Finds the first S distinct terms of a vocabulary in each record.
 
     Args:
-        read: whether a text has any, decided by this text alone: those in the language of the vocabulary. None: all.
+        read: returns whether a text is in the language of the vocabulary; other texts have no terms. It depends on this
+            text alone. None: all texts are read.
     """
 
     matcher: TermMatcher
@@ -57,7 +58,7 @@ class TermRows:
     read: Callable[[str], bool] | None = None
 
     def of(self, batch: BoundedBatch) -> NDArray[np.int64]:
-        """Return ``Int64[n, S]``: term indices of each record, padded with -1."""
+        """Return the term indices of each record, padded with -1: ``Int64[n, S]``."""
         rows = np.full((len(batch.labels), self.terms_per_record), -1, dtype=np.int64)
         for row, text in enumerate(batch.said):
             if self.read is not None and not self.read(text):
@@ -70,7 +71,7 @@ class TermRows:
 def weights_of_terms(
     shape: tuple[int, int], rows: NDArray[np.int64], labels: NDArray[np.int32], weights: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return ``Int64[labels, terms]``: each record's weight at every term of its row."""
+    """Add each record's weight to its label's count of every term in its row: ``Int64[labels, terms]``."""
     histogram = np.zeros(shape, dtype=np.int64)
     used = rows >= 0
     record = np.nonzero(used)[0]
@@ -151,7 +152,7 @@ class ColumnTermHistogram(TermHistogram):
 
 @dataclass(frozen=True)
 class LabelCounts(PlannedQuery[BoundedBatch, LabelCountsSpec]):
-    """How many records each label has.
+    """The number of records of each label.
 
     Guarantee:
         Unit: a record, or an owner whose records are averaged.

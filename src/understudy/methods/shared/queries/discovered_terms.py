@@ -129,8 +129,8 @@ def find_terms(
     most: int,
     longest: int = LONGEST_PHRASE,
 ) -> tuple[list[str], NDArray[np.float64]]:
-    """Return the terms that are not ``listed``, in order of name, and their noisy weighted counts, under the charge
-    ``discovered-terms``: at most ``most``, those with the highest counts."""
+    """Release terms that are not ``listed``, with their noisy weighted counts, under the charge ``discovered-terms``.
+    Returns at most ``most`` terms, those with the highest counts, in order of name."""
     words, stopped = frozenset(" ".join(split_words(term)) for term in listed), load_stop_words(stop_words)
     query = UnlistedTerms(words, stopped, plan.mechanism(DISCOVERED).most, tools.scratch, longest)
     found = tools.measure(DISCOVERED, query, corpus)
@@ -282,8 +282,7 @@ _TOGETHER = 64
 
 @dataclass(frozen=True)
 class Runs:
-    """Sums by name that do not fit into memory, as sorted runs: files of rows (key, value) in the order of keys; of all
-    runs together each key has one value.
+    """Sums by name that do not fit into memory, stored as sorted files of rows (key, value).
 
     Args:
         folder: private, there.
@@ -294,7 +293,7 @@ class Runs:
     combine: Literal["sum", "min"] = "sum"
 
     def write(self, rows: Iterable[tuple[Any, Any]]) -> Path:
-        """Write a run of keys and values, Arrow arrays, some at a time, each key once and in order, one or more. The
+        """Write a sorted file of keys and values (Arrow arrays), given in blocks; keys are unique and in order. The
         file is written whole or not at all."""
         return self._written(pa.table({"key": keys, "value": values}) for keys, values in rows)
 
@@ -393,7 +392,7 @@ class PhraseFinder(dict[str, int]):
         return number
 
     def find(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
-        """Return all occurrences: the indices of the phrases' texts, their codes, and hashes of their words."""
+        """Return every occurrence of a phrase: the index of its text, its code, and the hash of its words."""
         words: list[str] = []
         lengths = []
         for text in texts:
@@ -424,7 +423,7 @@ class PhraseFinder(dict[str, int]):
         return np.fromiter(found, dtype=np.int64, count=len(names))
 
     def in_order(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return ``Int64[n]``: how to sort codes by name. A blank is below all characters of words: so word by word."""
+        """Return the permutation that sorts codes by name, word by word: ``Int64[n]``."""
         ranks, sortable = np.zeros(len(self._words), dtype=np.int64), np.zeros_like(codes)
         ranks[sorted(range(len(ranks)), key=self._words.__getitem__)] = np.arange(len(ranks))
         for ahead in range(LONGEST_PHRASE):

@@ -22,7 +22,7 @@ _SHORT = 1 - 2**-20
 
 @dataclass(frozen=True, repr=False)
 class SampledRows:
-    """The rows of one Poisson sample. Private."""
+    """The rows of one Poisson sample, as batches. Private."""
 
     rows: Sequence[TokenRow]
 
@@ -60,7 +60,7 @@ class ClippedGradients(Query[Sequence[TokenRow]]):
         return np.asarray(sum(self.of_blocks(batch, self._of_block), np.zeros(self.shape, dtype=np.int64)))
 
     def of_blocks(self, rows: Sequence[TokenRow], part: Callable[[Block, int], NDArray[Any]]) -> Iterator[NDArray[Any]]:
-        """Return ``part`` of every block and of its number of real rows, by several workers."""
+        """Yield ``part`` of every block and its number of real rows, computed by several workers."""
         device = self.trainable.causal.device
         with worker_pool(device) as pool:
             yield from pool.map(lambda each: part(*each), self.shapes.blocks(rows, device=device))
@@ -86,8 +86,8 @@ def clipped_sum(gradients: Any, real: int, *, clipping_norm: float, grid: int) -
 
 
 def plain_sum(query: ClippedGradients, rows: Sequence[TokenRow]) -> NDArray[np.float64]:
-    """Return the sum of the rows' gradients as they are: NOT PRIVATE, for the yardstick of what training could
-    reach."""
+    """Return the sum of the rows' gradients without clipping: NOT PRIVATE, for the baseline that shows what training
+    could reach."""
 
     def plain(block: Block, real: int) -> NDArray[np.float64]:
         found: NDArray[np.float64] = query.trainable.gradients(block)[:real].double().sum(0).cpu().numpy()
