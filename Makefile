@@ -3,12 +3,12 @@
 #   PYTHON       the Python that makes the virtual environment
 #   VENV         where it stands
 #   TORCH_INDEX  a package index with CPU builds of torch, if the usual one has only CUDA builds
-#   TESTS        arguments for pytest; by default, to use all cores and leave out the tests marked slow
+#   TESTS        arguments for pytest; by default, every test on all cores
 
 PYTHON ?= python3
 VENV ?= .venv
 TORCH_INDEX ?=
-TESTS ?= -m "not slow" -rs --numprocesses auto --dist worksteal
+TESTS ?= -rs --numprocesses auto --dist worksteal
 
 EXTRAS := dev,docs,evaluate,local,postgres,studio,tables
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
@@ -23,7 +23,7 @@ DEMO_TABLE := out/hotel_reviews.csv
 help:
 	@echo "make demo        synthetic hotel reviews in $(DEMO)/release, and a report on them"
 	@echo "make demo-fresh  the same from the beginning, with new noise"
-	@echo "make test        every test but those marked slow"
+	@echo "make test        every test"
 	@echo "make lint        style, types and import contracts"
 	@echo "make docs        this documentation as a site in build/docs, with search; needs no network"
 	@echo "make dist        sdist and wheel in dist/, checked, and tests run from the unpacked sdist"

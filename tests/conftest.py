@@ -216,9 +216,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             known.cache_clear()
 
 
+LONGEST = {"test_site.py", "test_kill_moments.py", "test_ledger_kills.py", "test_notebooks.py", "test_embedded_run.py"}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, so that no worker is left alone with it."""
-    items.sort(key=lambda item: (not item.get_closest_marker("slow"), item.path.name != "test_docs.py"))
+    """Begin with the tests that take longest, so that no worker is left alone with one."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 def pytest_collection_finish() -> None:

@@ -104,7 +104,6 @@ def test_numbers_are_worded_as_documented() -> None:
     assert doctest.testmod(page).failed == 0
 
 
-@pytest.mark.slow
 def test_a_small_run_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--sizes", "300", "--releases", "label-counts", "--dry-run"]
     before = {path: path.read_bytes() for path in KEPT}

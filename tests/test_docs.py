@@ -194,7 +194,6 @@ def run_shell(text: str) -> None:
         assert result.exit_code == 0, (line, result.output)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
 @pytest.mark.usefixtures("little_work", "languages_are_asked_for")
 def test_the_examples_of_a_page_run(page: Path, folder: Path) -> None:

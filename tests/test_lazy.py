@@ -20,7 +20,6 @@ def test_none_is_loaded_before_something_of_it_is_used() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.slow
 def test_privacy_losses_are_computed_without_the_statistics_that_their_library_loads_for_others() -> None:
     code = (
         "import sys\nfrom understudy.privacy.subsampled import subsampled_multiplier\n"

@@ -49,7 +49,6 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=name)
 def test_a_notebook_runs_and_shows_what_it_makes(notebook: Path, kernel: Path) -> None:
     import nbformat

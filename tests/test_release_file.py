@@ -335,7 +335,6 @@ def test_the_noise_check_names_the_labels_of_its_lists() -> None:
     assert make(noise_check=alone, schema=PublicSchema()).noise_lines == ["strong: 5"]
 
 
-@pytest.mark.slow
 def test_a_process_that_only_loads_a_release_ends_well(file: Path) -> None:
     """Arrow's threads once aborted one in three."""
     reading = "from pathlib import Path; from understudy.release.reading import read_release"

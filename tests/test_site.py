@@ -98,7 +98,6 @@ def test_ci_runs_on_every_python_that_the_metadata_name() -> None:
     assert workflow["jobs"]["tests"]["strategy"]["matrix"]["python"] == named
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(find_spec("sphinx") is None, reason="needs the extra docs")
 def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path: Path) -> None:
     site = tmp_path / "site"

@@ -284,7 +284,6 @@ def test_a_charge_whose_event_is_not_that_of_its_mechanism_is_no_statement() -> 
             Statement.from_json({**fields, "charges": [{**fields["charges"][0], "mechanism": mechanism}]})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rate", [1.0, 0.5, 1 / 32, 1 / 8192])
 @pytest.mark.parametrize("multiplier", [0.25, 1.5, 8.0])
 @pytest.mark.parametrize("delta", [1e-6, 1e-3])

@@ -90,7 +90,6 @@ def audited(attack: Any, *, runs: int = 1_500, confidence: float = SURE) -> Mech
     return audit_mechanism(it, BUDGET, runs=runs, confidence=confidence)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_no_mechanism_loses_more_than_it_promises(name: str) -> None:
     """With the system's noise, as in a release."""
@@ -771,7 +770,6 @@ class Shuffled(InsecureSeededNoise):
         return np.isin(np.arange(units), np.array_split(self.order, self.steps)[step])
 
 
-@pytest.mark.slow
 def test_shuffled_batches_accounted_as_poisson_samples_are_caught() -> None:
     """With so little noise the canary is seen where it is sampled. Poisson samples miss it in a third of all runs, so
     little is promised at a delta near two thirds; shuffled batches never miss it."""
@@ -793,7 +791,6 @@ class SampledOnce(InsecureSeededNoise):
         return self.kept
 
 
-@pytest.mark.slow
 def test_steps_that_share_one_sample_are_caught() -> None:
     attack = steps_of(DPSGD(1.5, rate=0.1, steps=SampledOnce.steps, clipping_norm=1.0), delta=0.01)
     assert not caught(attack, runs=200)

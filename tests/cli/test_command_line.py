@@ -57,7 +57,6 @@ def test_the_help_of_a_verb_loads_no_model_and_no_noise() -> None:
     assert not loaded_by(all_verbs) & {*NOISE, "openai"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_show_and_generate_without_a_model_load_no_accountant_noise_or_ledger(
     tmp_path: Path, understudy: Callable[..., Said], noise: str

@@ -244,7 +244,6 @@ def test_anything_else_is_no_address_that_is_read(shown: str) -> None:
     assert parse_address(shown) is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "address",
     [

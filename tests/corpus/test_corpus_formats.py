@@ -339,7 +339,6 @@ def test_the_usual_encodings_are_accepted_by_any_of_their_names():
         assert Reading(encoding=alias).encoding == alias
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", accepted())
 def test_a_line_break_quote_or_comma_is_itself_after_whatever_bytes(name):
     decode = codecs.getdecoder(name)

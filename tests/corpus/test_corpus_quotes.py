@@ -269,7 +269,6 @@ def read_others(path, content: bytes, **how: object) -> list[str]:
     return texts[1:-1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("writer", WRITERS)
 @given(text=TEXTS)
 @settings(max_examples=150, deadline=None)

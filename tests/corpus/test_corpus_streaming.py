@@ -78,7 +78,6 @@ def peak_bytes(path) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_memory_does_not_grow_with_the_number_of_rows(tmp_path, ending):
     def make(rows):

@@ -197,7 +197,6 @@ def test_an_unknown_detector_is_one_clear_error(name: str) -> None:
         make_detectors([name])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", BUILT_IN)
 @pytest.mark.parametrize(
     "unit",

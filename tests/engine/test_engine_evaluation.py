@@ -51,7 +51,6 @@ def released(made: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
 def test_an_evaluation_is_the_same_in_other_processes_and_they_embed_once(
     made: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

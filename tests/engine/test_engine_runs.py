@@ -33,7 +33,7 @@ from understudy.run import pipeline as running
 from understudy.run import working as run_working
 from understudy.run.settings import EngineParameters, run_config
 
-RAY = [pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")]
+RAY = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 GUIDED: dict[str, Any] = {"method": "dp-kps", "guide": True}
 OWNED = {"owner": "clinician", "max_records_per_owner": 3}
 
@@ -66,7 +66,6 @@ def same(one: us.Release, other: us.Release) -> bool:
     } and (one.terms, one.strings) == (other.terms, other.strings)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "unit", "engine"),
     [
@@ -127,7 +126,6 @@ def test_the_sample_of_topics_is_the_same_on_every_engine_too(unit: str, tmp_pat
     assert [charge.event.kind for charge in here.statement.charges] == ["subsampled gaussian"]
 
 
-@pytest.mark.slow
 def test_a_worker_that_dies_changes_nothing(tmp_path: Path, use_embedder: Any) -> None:
     values = {**settings(tmp_path, **GUIDED), "insecure_no_noise": True}
     here = released(values, "in-process")
@@ -136,7 +134,6 @@ def test_a_worker_that_dies_changes_nothing(tmp_path: Path, use_embedder: Any) -
     assert len(list(tmp_path.glob("died-*"))) == 1
 
 
-@pytest.mark.slow
 def test_a_run_whose_workers_always_die_resumes_and_is_charged_once(
     tmp_path: Path, use_embedder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,7 +155,7 @@ KILLED = (
 """The command line, killed when its workers have worked and the first value is to be confirmed."""
 
 
-@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no groups of processes")
 @pytest.mark.parametrize("engine", ["processes", pytest.param("ray", marks=RAY)])
 def test_a_run_that_is_killed_with_its_engine_goes_on_without_one(engine: str, tmp_path: Path) -> None:
     write_csv(tmp_path / "notes.csv", rows(4000))
@@ -178,7 +175,6 @@ def test_a_run_that_is_killed_with_its_engine_goes_on_without_one(engine: str, t
     assert runs_charged(values["ledger"]) == 1
 
 
-@pytest.mark.slow
 def test_the_command_has_engines(tmp_path: Path, use_embedder: Any, understudy: Any) -> None:
     words = flags(settings(tmp_path, **GUIDED, engine="processes", workers=1, scratch=str(tmp_path / "mine")))
     said = understudy("run", *words)
@@ -248,7 +244,6 @@ class Slow(WordEmbedder):
         return super().embed(texts)
 
 
-@pytest.mark.slow
 def test_a_node_that_is_lost_changes_nothing_and_ray_keeps_no_text(
     two_nodes: Any, tmp_path: Path, use_embedder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,7 @@ from understudy.run import pipeline as running
 from understudy.run.engine import Call
 from understudy.run.settings import run_config
 
-RAY = [pytest.mark.slow, pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")]
+RAY = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +107,6 @@ def bits(made: us.Release) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in made.arrays.items()}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "dies"),
     [

@@ -23,7 +23,7 @@ def _problem(_item: int) -> int:
     raise CorpusError("A row is bad.", "Mend it.")
 
 
-@pytest.fixture(scope="module", params=["processes", pytest.param("ray", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["processes", "ray"])
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     if request.param == "processes":
         made: Any = Processes(2)

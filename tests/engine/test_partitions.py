@@ -106,7 +106,6 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus_parts, "_ROWS", 11)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("unit", [RECORD, OWNER], ids=lambda unit: unit.kind)
 @pytest.mark.parametrize(
     "source",
@@ -121,11 +120,9 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sums_are_the_same_on_every_partitioning(
     source: Callable[[pa.Table, Path], Any], unit: Unit, tmp_path: Path
 ) -> None:
-    corpus = corpus_of(source(table(90), tmp_path))
+    corpus = corpus_of(source(table(60), tmp_path))
     whole = sums(BoundedCorpus(corpus, unit, KEY), tmp_path / "whole", unit)
-    for workers in (1, 5):
-        folder = tmp_path / str(workers)
-        assert sums(divided(corpus, unit, folder, workers), folder, unit) == whole, workers
+    assert sums(divided(corpus, unit, tmp_path / "5", 5), tmp_path / "5", unit) == whole
     for workers in (3, 2):  # a run that goes on with other workers takes no other parts for its own
         assert sums(divided(corpus, unit, tmp_path, workers), tmp_path / "same", unit) == whole, workers
     assert sums(BoundedCorpus(corpus, unit, KEY), tmp_path / "same", unit) == whole

@@ -45,7 +45,6 @@ def recorded(ledger: Ledger, prefix: str) -> list[list[str]]:
     return found
 
 
-@pytest.mark.slow
 def test_what_ten_killed_processes_had_done_is_there_and_what_was_torn_is_whole_or_absent(location: str) -> None:
     runs = 0
     with new_ledger(location) as ledger:
@@ -81,7 +80,6 @@ def cluster() -> Iterator[postgres_cluster.Cluster]:
         yield made
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("crash", ["stop_at_once", "kill_server", "kill_backend"])
 def test_a_server_that_is_killed_forgets_nothing_that_it_had_committed(
     crash: str, cluster: postgres_cluster.Cluster
@@ -137,7 +135,6 @@ def id_of(location: str) -> str | None:
         raise
 
 
-@pytest.mark.slow
 def test_a_kill_while_a_ledger_is_made_leaves_none_or_a_whole_one(location: str, clear: Callable[[], None]) -> None:
     """Which the same command then makes, or finds."""
     for moment in count():
@@ -178,7 +175,6 @@ def test_processes_that_make_a_ledger_and_charge_at_once_never_overspend_nor_los
         assert ledger.spent("d") == Budget(1, 0)
 
 
-@pytest.mark.slow
 def test_in_twenty_races_no_cap_is_passed_no_charge_lost_and_one_value_used(location: str) -> None:
     with new_ledger(location) as ledger, ExitStack() as stack:
         ends = [stack.enter_context(started("race", location, number)).connection for number in range(PROCESSES)]

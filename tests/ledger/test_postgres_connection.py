@@ -172,7 +172,6 @@ def lost(action: Callable[[], Any], proxy: CuttingProxy, cut: Cut) -> LedgerErro
     return None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_lost_connection_leaves_all_or_nothing_and_the_same_call_again_ends_it(
     name: str, postgres_location: str, proxy: CuttingProxy
@@ -209,7 +208,6 @@ def test_a_lost_connection_leaves_all_or_nothing_and_the_same_call_again_ends_it
     assert in_doubt >= 1, "a commit whose answer is lost is among the cuts"
 
 
-@pytest.mark.slow
 def test_a_connection_that_is_lost_while_a_ledger_is_made_leaves_one_that_can_be_made(
     postgres_location: str, proxy: CuttingProxy
 ) -> None:

@@ -126,7 +126,6 @@ def largest_movement(query: Any, unit: Unit, *, records: int = 1) -> float:
     return max(movement(query, pair, unit, bound=embedded, records=records).l2 for pair in neighbours(unit))
 
 
-@pytest.mark.slow
 @units
 @ks
 @distances
@@ -139,7 +138,6 @@ def test_no_unit_moves_the_votes_by_more_than_they_declare_and_the_worst_comes_w
     assert 0.999 < max(each.l2 for each in moved) <= 1
 
 
-@pytest.mark.slow
 @units
 @ks
 @distances

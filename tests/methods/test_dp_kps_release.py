@@ -168,7 +168,6 @@ def test_a_kept_value_is_used_and_never_sampled_again(vocabulary: str, mode: str
         assert np.array_equal(array, again.arrays[name])
 
 
-@pytest.mark.slow
 @modes
 def test_a_tiny_corpus_is_warned_about_and_a_large_one_is_not(vocabulary: str, mode: str) -> None:
     chosen = method(vocabulary, **MODES[mode], top_terms=12)

@@ -83,7 +83,6 @@ OTHERS = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [[], SUFFIX], ids=["no cue", "cue"])
 @pytest.mark.parametrize("prefix", [[], PREFIX], ids=["no prefix", "prefix"])
 def test_a_batch_gives_the_logits_of_each_row_alone(

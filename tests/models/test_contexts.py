@@ -75,7 +75,6 @@ def check_invariance(model: CausalModel, *, rows_at_once: int, length: int) -> N
         assert all(torch.equal(one, two) for one, two in zip(first, other, strict=True))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("rows_at_once", "length"), [(2, 1), (2, WIDTH), (4, 5), (9, 1), (9, WIDTH)])
 def test_no_row_changes_anothers_logits_by_a_bit(model: CausalModel, rows_at_once: int, length: int) -> None:
     check_invariance(model, rows_at_once=rows_at_once, length=length)

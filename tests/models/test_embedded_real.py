@@ -58,7 +58,6 @@ def test_the_chat_template_is_chatml_with_the_default_system_message() -> None:
     assert tokenizer("in 1984")["input_ids"][-4:] == [tokenizer.convert_tokens_to_ids(digit) for digit in "1984"]
 
 
-@pytest.mark.slow
 def test_the_chat_model_answers_plain_questions_in_english() -> None:
     async def collect() -> dict[int, Completion]:
         questions = ["What is the capital of France?", "Name the colours of a traffic light."]

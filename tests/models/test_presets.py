@@ -227,7 +227,6 @@ def test_the_list_names_every_product_with_its_address() -> None:
     assert listed[1]["address"] == "http://localhost:11434/v1"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("prefix", ["ollama", "vllm", "llamacpp", "lmstudio"])
 def test_nobody_at_the_address_of_a_local_server_says_how_to_start_it(prefix: str) -> None:
     done = CliRunner().invoke(cli, ["models", "check", f"{prefix}:x", "--base-url", "http://127.0.0.1:9/v1"])

@@ -316,7 +316,6 @@ def test_it_travels_to_other_processes(tmp_path: Path) -> None:
     assert bits(again, WORDS) == bits(one, WORDS)
 
 
-@pytest.mark.slow
 def test_processes_that_write_at_once_find_all_and_lose_nothing(tmp_path: Path) -> None:
     one = kept(Counting(), tmp_path)
     with multiprocessing.get_context("spawn").Pool(2) as pool:

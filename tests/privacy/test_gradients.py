@@ -390,7 +390,6 @@ BUDGET = Budget(2, "1e-6")
 OTHERS = (GaussianEvent(6.0), GaussianEvent(9.0))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("others", [(), OTHERS])
 @pytest.mark.parametrize(("rate", "steps"), [(0.02, 200), (0.5, 10), (1.0, 3)])
 def test_the_least_noise_meets_the_budget_and_a_little_less_breaks_it(

@@ -105,7 +105,6 @@ def test_halving_ends_at_neighbouring_doubles(at: float) -> None:
     assert found == at
 
 
-@pytest.mark.slow
 @settings(max_examples=12)
 @given(st.floats(0.05, 8), st.floats(0.002, 1), st.integers(1, 300))
 def test_noise_is_never_less_than_the_budget_asks(epsilon: float, rate: float, tokens: int) -> None:
@@ -121,7 +120,6 @@ def test_there_is_noise_for_losses_that_are_finer_than_their_grid() -> None:
     assert found == pytest.approx(gaussian_noise_multiplier(0.1, 1e-6) * math.sqrt(20_000), rel=0.03)
 
 
-@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     st.floats(0.3, 50), st.sampled_from([1.0, 0.9, 0.2, 0.01, 1e-5]), st.sampled_from([1e-3, 5e-3]), st.integers(1, 99)

@@ -70,7 +70,6 @@ LISTS: dict[str, list[Event]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("events", LISTS.values(), ids=LISTS.keys())
 def test_an_independent_accountant_finds_the_same(events: list[Event]) -> None:
     for prior, bound in zip(PRIORS, accountant_bounds(events), strict=True):
@@ -87,7 +86,6 @@ def test_losses_of_gaussian_releases_come_to_the_closed_form_at_any_prior(
     assert exact <= found <= exact * (1 + 1e-4)
 
 
-@pytest.mark.slow
 @settings(deadline=None, max_examples=10)
 @given(
     st.lists(st.tuples(st.floats(1e-3, 1), st.integers(1, 20)), min_size=1, max_size=3).map(tuple),
@@ -228,7 +226,6 @@ def test_nothing_released_and_nothing_drawn_leave_the_prior() -> None:
     assert posterior([mixture(1.0, ((0.0, 5),))] * 10, 1e-3) == pytest.approx(1e-3, rel=1e-5)
 
 
-@pytest.mark.slow
 def test_hardly_any_noise_gives_everything_away_and_no_error() -> None:
     assert posterior([mixture(1e-2, ((0.5, 20),))] * 10, 1e-4) == pytest.approx(1, abs=1e-3)
     assert posterior([mixture(1e-3, ((0.001, 1),))] * 2, 1e-4) == pytest.approx(2e-3, rel=0.1)

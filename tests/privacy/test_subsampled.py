@@ -144,7 +144,6 @@ def test_an_impossible_rate_or_count_is_refused(
 # -- what a budget buys -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("budget", "rate", "tokens"),
     [(Budget(1, "1e-6"), 0.01, 100), (Budget(2, "1e-5"), 0.02, 500), (Budget("0.2", "1e-6"), 0.05, 50)],

@@ -135,7 +135,6 @@ def test_private_tokens_are_counted_before_each_draw() -> None:
         batch.choose(FLAT)
 
 
-@pytest.mark.slow
 def test_a_draw_is_the_softmax_of_the_mean_over_the_temperature() -> None:
     """In grid units: utilities are a sum over the batch, in steps of clip / grid."""
     mechanism = PrivateTokens(clip=2.0, batch_size=5, temperature=1.5, tokens=10_000)

@@ -122,7 +122,6 @@ def look(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
 NAMES = ["shareable", "internal", "stamped"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_fits_a_phone_and_asks_for_nothing(look: Any, name: str) -> None:
     page = look(name, viewport={"width": 360, "height": 740}).page
@@ -131,7 +130,6 @@ def test_a_page_fits_a_phone_and_asks_for_nothing(look: Any, name: str) -> None:
     assert page.title()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", NAMES)
 def test_text_stands_out_from_what_is_behind_it(look: Any, name: str, scheme: str) -> None:

@@ -209,7 +209,6 @@ def test_of_very_many_labels_some_are_shown(run: OutputFolder) -> None:
     assert "19,600 more labels, topics or lengths are not shown" in text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("text", WHOLE.values(), ids=WHOLE)
 def test_a_file_that_is_no_object_is_one_error(run: OutputFolder, text: str) -> None:
     measure(run)

@@ -272,7 +272,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", OPTIONS)
 def test_every_option_runs_to_the_end_and_asks_for_as_many_texts_as_planned(
     tmp_path: Path, what: str, varied_chat: FakeChat

@@ -160,7 +160,6 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(monkeypatch)
 
 
-@pytest.mark.slow
 def test_a_run_that_goes_down_anywhere_is_resumed_without_a_second_charge_histogram_or_answer(
     tmp_path: Path, machine: Machine
 ) -> None:

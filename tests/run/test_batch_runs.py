@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -56,7 +55,6 @@ def test_a_run_hands_in_all_texts_at_once(
     assert "Submitted 8 requests as batch_0; answers come within 24 hours." in said.err
 
 
-@pytest.mark.slow
 def test_a_run_that_is_killed_while_it_waits_goes_on_with_the_same_batch(
     tmp_path: Path, server: FakeEndpoint, plan: Batches
 ) -> None:
@@ -72,7 +70,7 @@ def test_a_run_that_is_killed_while_it_waits_goes_on_with_the_same_batch(
     around = {**os.environ, "UNDERSTUDY_LEDGER": ""}
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=around) as process:
         assert waiting.wait(300)
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         process.communicate()
     plan.held = False
     done = subprocess.run(command, capture_output=True, text=True, env=around, check=False)

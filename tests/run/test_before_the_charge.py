@@ -296,7 +296,6 @@ def with_bad_rows(folder: Path, bad: int, good: int = 38, **changes: Any) -> dic
     return settings(folder, **{"max_bad_rows": 0.05, **changes})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["run", "release"])
 def test_a_table_in_another_format_than_declared_is_refused_before_the_charge(
     tmp_path: Path, understudy: Callable[..., Said], verb: str

@@ -186,7 +186,6 @@ def test_an_owner_of_too_many_records_is_refused_before_the_charge(
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_how_few_records_there_are_does_not_show_in_how_a_charged_evaluation_ends(
     tmp_path: Path, count: int, understudy: Callable[..., Said]

@@ -26,7 +26,7 @@ CHANCE = [f"{a}{b}{c}ax" for a in "bcdfghjklmnpqrs" for b in "aeiou" for c in "b
 def seeds(folder: Path, count: int, said: list[str], **changes: Any) -> list[list[str]]:
     """The phrases that texts were made of, in a run over so many records."""
     folder.mkdir(exist_ok=True)
-    chosen = settings(folder, **{"records_per_label": 60, "output": None, **changes})
+    chosen = settings(folder, **{"records_per_label": 60, "output": None, "insecure_noise_seed": 1, **changes})
     write_csv(folder / "notes.csv", rows(count))
     file = Path(chosen["vocabulary"])
     file.write_text("\n".join([*file.read_text("utf-8").splitlines()[:16], "anal", *CHANCE]), "utf-8")

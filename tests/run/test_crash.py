@@ -139,7 +139,6 @@ def assert_nothing_twice(
     assert all(len(values) == 1 for values in machine.used.values()), "a second noisy value was used"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_single_crash_is_resumed_without_a_second_charge_draw_or_answer(
     tmp_path: Path, machine: Machine, shard: int
@@ -235,7 +234,6 @@ def steps_until_the_end(machine: Machine, config: Mapping[str, Any]) -> set[str]
     return seen | set(machine.steps)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("embedder")
 def test_a_run_that_protects_secrets_is_resumed_so_too(
     tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch

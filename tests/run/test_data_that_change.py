@@ -166,7 +166,6 @@ CORRECTED: dict[str, tuple[dict[str, Any], Callable[[Table], Table]]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", CORRECTED)
 def test_an_evolution_whose_data_changed_after_it_was_killed_is_not_resumed_with_them(
     tmp_path: Path, drawn: list[int], what: str
@@ -255,7 +254,6 @@ GROWN: dict[str, tuple[Callable[..., dict[str, Any]], dict[str, Any], Callable[[
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", GROWN)
 def test_data_that_change_between_the_checks_and_the_release_are_refused_before_any_noise(
     tmp_path: Path, drawn: list[int], what: str

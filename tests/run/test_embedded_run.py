@@ -11,7 +11,6 @@ from run_fixtures import run, runs_charged
 from understudy.models.builtin import BUILTIN, is_pulled
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.models,
     pytest.mark.skipif(not all(map(is_pulled, BUILTIN)), reason="needs: understudy models pull builtin"),
 ]

@@ -68,7 +68,6 @@ def cases(whats: Iterable[str], modes: Iterable[str], few: Iterable[str]) -> lis
     return [("plain", what) for what in whats] + [(mode, what) for mode in modes if mode != "plain" for what in few]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "what"), cases(CORPORA, MODES, ["no record", "a label with one record"]))
 def test_a_poor_corpus_runs_to_the_end_like_any_other(tmp_path: Path, mode: str, what: str) -> None:
     write_csv(tmp_path / "notes.csv", CORPORA[what])

@@ -60,7 +60,6 @@ def run(values: dict[str, Any]) -> running.Result:
     return running.run(run_config(values))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.usefixtures("embedder", "varied_chat")
 def test_wherever_the_disk_fills_up_the_same_command_goes_on(small_disk: Path, tmp_path: Path, method: str) -> None:

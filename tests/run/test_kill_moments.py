@@ -40,7 +40,6 @@ from understudy.privacy.guarantee import Budget
 from understudy.release import Release
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(os.name == "nt", reason="there is no kill -9"),
 ]
 ALL = "UNDERSTUDY_TEST_CHAINS" in os.environ
@@ -197,7 +196,7 @@ def test_four_real_kills_cost_one_charge_one_draw_and_no_answer_twice(
         return answer(f"Text on {seen.prompt}", delay=0.0 if seen.prompt == PROBE else 600.0 if late else 0.1)
 
     with FakeEndpoint(reply) as endpoint:
-        endpoint_flags = {"llm": "openai:test", "base_url": endpoint.base_url}
+        endpoint_flags = {"llm": "openai:test", "base_url": endpoint.base_url, "accept_all": True}
         # All terms in every prompt, in some order: no two prompts are alike.
         values = settings(tmp_path, **endpoint_flags, top_terms=16, length=16, records_per_label=10, guide=False)
         killed = Chain(lives, tmp_path, values, {"understudy.run.generating:AT_ONCE": AT_ONCE})
@@ -313,7 +312,7 @@ def test_a_model_of_this_machine_that_is_killed_while_it_generates_writes_every_
     lives: subprocess.Popen[str], tmp_path: Path, model: str, chain: int
 ) -> None:
     spec = "builtin" if model == "builtin" else f"hf:{make_llama(tmp_path / 'llama', window=4096)}"
-    asked = {"records_per_label": 14, "max_tokens": 12, "document_type": "note", "length": 5}
+    asked = {"records_per_label": 14, "max_tokens": 12, "document_type": "note", "length": 5, "accept_all": True}
     values = settings(tmp_path, llm=spec, guide=False, **asked)
     few = {"cpu": 400 if model == "builtin" else 3000}  # so that a few texts are many batches
     killed = Chain(lives, tmp_path, values, {"understudy.models.local:_BATCH_TOKENS": few})

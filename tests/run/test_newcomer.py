@@ -212,7 +212,6 @@ def test_what_was_decided_for_a_language_stands_in_the_release_and_holds_when_th
     assert "the built-in one writes English" in written.err
 
 
-@pytest.mark.slow
 def test_an_evaluation_reads_the_table_as_the_run_did(tmp_path: Path, understudy: Callable[..., Said]) -> None:
     values = settings(tmp_path, delimiter=";", encoding="cp1252", columns="paid", formats="de", guide=False)
     table = "note;department;paid\n" + "".join(

@@ -92,7 +92,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {**ITERATIVE, "length": 6, "terms_per_record": 100, "noise": "laplace", "contrast": 100, "labels": LABELS[:1]},
         {"top_terms": 1, "length": 1, "bandwidth": 0.01, **GUIDE},
         {"top_terms": 17},
-        {"features": 100_000, "top_terms": 16, "length": 16},
+        {"features": 100_000, "top_terms": 16, "length": 16, "labels": LABELS[:1]},
         {"vocabulary_epsilon": 3},
         {"vocabulary_epsilon": 2.99999, **GUIDE},
         {"epsilon": "1e-9"},
@@ -261,7 +261,6 @@ def tables_of(number: int) -> dict[str, Rows]:
     return {name: rows for name, rows in TABLES.items() if name in named}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "number"), [(method, number) for method, cases in CASES.items() for number in range(len(cases))]
 )

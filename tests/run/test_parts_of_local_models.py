@@ -91,7 +91,6 @@ def spelled(text: bytes, drawn: bytes) -> int:
     return said[len(answer)] if said.startswith(answer) and len(answer) < len(said) else END
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_tickets_of_owners_are_learnt_and_written_in_their_parts_with_their_columns(
     tmp_path: Path,
@@ -176,7 +175,6 @@ def spoken(_text: bytes, drawn: bytes) -> int:
     return said[len(answer)] if said.startswith(answer) and len(answer) < len(said) else END
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["dp-finetune", "private-prediction"])
 def test_acts_and_calls_are_learnt_with_their_turns_and_written(
     tmp_path: Path, llama: Path, monkeypatch: pytest.MonkeyPatch, learnt: list[str], method: str
@@ -203,7 +201,7 @@ def test_acts_and_calls_are_learnt_with_their_turns_and_written(
         {"role": "tool", "content": "no", "tool_call_id": "call_1", "name": "search"},
         {"role": "assistant", "content": "No."},
     ]
-    assert set(made.columns["turns.ask"]) == set(made.columns["calls.search"]) == {1}
+    assert set(made.provenance["turns.ask"]) == set(made.provenance["calls.search"]) == {1}
     assert runs_charged(tmp_path / "ledger.sqlite", "talks") == 1
     assert not [*files_holding(tmp_path / "out", PLANT.encode()), *files_holding(tmp_path / "more", PLANT.encode())]
     if method == "dp-finetune":

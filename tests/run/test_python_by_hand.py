@@ -26,7 +26,6 @@ def result(tmp_path: Path, method: us.DPKPS) -> us.Result:
     return us.run(rows(), method, BUDGET, **COLUMNS, llm="none", records=6, output=tmp_path / "out")
 
 
-@pytest.mark.slow
 def test_every_verb_takes_a_result_a_folder_or_a_file_in_it(tmp_path: Path, result: us.Result) -> None:
     assert result.folder is not None
     folder = result.folder.root

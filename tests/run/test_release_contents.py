@@ -101,7 +101,6 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> CausalModel:
     return made
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("embedder", "varied_chat")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name not in REPEATED])

@@ -44,7 +44,6 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize(("records", "epsilon", "level"), [(3, 1, "noise"), (1_000_000, 6, "good")])
 def test_it_is_right_in_the_extremes(name: str, records: int, epsilon: int, level: str) -> None:

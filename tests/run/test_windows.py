@@ -55,7 +55,6 @@ def values_of(method: str, folder: Path, llm: str) -> dict[str, Any]:
     return settings(folder, **own, llm=llm, records_per_label=1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["aug-pe", "guided-evolution", "dp-kps", "few-shot"])
 def test_a_prompt_that_fills_the_window_is_told_before_the_charge_and_one_that_does_not_runs(
     tmp_path: Path, method: str

@@ -80,7 +80,6 @@ def visit(browser: Any, address: str) -> Iterator[Callable[..., Visit]]:
         assert not each.complaints
 
 
-@pytest.mark.slow
 def test_the_token_leaves_the_address_and_no_script_can_read_the_cookie(visit: Any) -> None:
     seen = visit()
     assert seen.page.url == f"{seen.home}overview"
@@ -90,7 +89,6 @@ def test_the_token_leaves_the_address_and_no_script_can_read_the_cookie(visit: A
     assert cookie["sameSite"] == "Strict"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_everybody_can_read_and_use_a_page(visit: Any, name: str) -> None:
     """In one visit, as opening a page takes the longest."""
@@ -210,7 +208,6 @@ def test_without_scripts_everything_is_there(visit: Any) -> None:
     assert page.locator("svg").count() == 1
 
 
-@pytest.mark.slow
 def test_a_report_is_written_by_keyboard_and_without_scripts(visit: Any, root: Path) -> None:
     page = visit(java_script_enabled=False, viewport=PHONE).open("run-6")
     page.get_by_label("Person who answers for the release").focus()
@@ -224,7 +221,6 @@ def test_a_report_is_written_by_keyboard_and_without_scripts(visit: Any, root: P
     assert "R. Meier" in (root / "out" / "run-6" / "private" / "report.html").read_text("utf-8")
 
 
-@pytest.mark.slow
 def test_a_run_that_begins_later_appears_by_itself(browser: Any, tmp_path: Path) -> None:
     with running("--runs", "out", folder=tmp_path) as (printed, process):
         seen = Visit(browser, printed)
@@ -287,7 +283,6 @@ class SlowChat(FakeChat):
             yield answer
 
 
-@pytest.mark.slow
 def test_a_run_is_watched_while_it_is_going_on(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Semaphore(6)  # answers that may be given by now
     monkeypatch.setattr("understudy.models.catalog.load_chat", lambda spec, **options: SlowChat(go_on))

@@ -66,14 +66,13 @@ def ended(studio: Studio) -> str:
     return studio.read("/jobs")
 
 
-@pytest.mark.slow
 def test_texts_and_a_report_are_made_from_the_page_of_a_run(studio: Studio, released: Path) -> None:
     answer = send(studio, "generate", records="7", where="")
     assert (answer.status_code, answer.headers["location"]) == (303, "/jobs")
     page = ended(studio)
     assert 'state finished"' in page
     assert "Wrote 7 synthetic records" in page
-    assert re.search(r'<a class="button" href="/runs/\w+">To clinic-texts</a>', page)
+    assert re.search(r'<a class="button" href="/runs/\w+">Open clinic-texts</a>', page)
     assert send(studio, "report", responsible="--output=/elsewhere").status_code == 303
     assert 'state finished"' in ended(studio)
     assert "--output=/elsewhere" in (released / "out" / "clinic" / "release" / "report.html").read_text("utf-8")

@@ -155,7 +155,6 @@ def test_intervals_hold_the_value_and_grow_with_the_noise() -> None:
     assert wide.interval.high - wide.interval.low > 2 * (narrow.interval.high - narrow.interval.low)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("labels", [2, 20])
 def test_the_number_of_records_is_told_without_a_bias(labels: int) -> None:
     generator, scale, found = np.random.default_rng(2), 6.0, []

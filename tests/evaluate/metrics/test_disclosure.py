@@ -91,9 +91,10 @@ def test_texts_of_the_population_alarm_nobody_and_copied_ones_are_found() -> Non
     assert found[above] >= 10
 
 
-@pytest.mark.slow
-def test_two_hundred_tables_of_the_population_give_no_more_false_alarms_than_promised() -> None:
-    assert within(sum(by_phrases(World(seed), 0) <= FALSE_ALARMS for seed in range(200)), 200, FALSE_ALARMS)
+def test_a_hundred_tables_of_the_population_give_no_more_false_alarms_than_promised() -> None:
+    """More than 8 alarms fail: an alarm in 6 tables is found with a probability of 0.99."""
+    found = sum(by_phrases(World(seed, records=100), 0) <= FALSE_ALARMS for seed in range(100))
+    assert within(found, 100, FALSE_ALARMS)
 
 
 @pytest.mark.parametrize("pairs", [16, 100, 5000])

@@ -29,7 +29,6 @@ class Untouched(InsecureNoNoise):
         raise AssertionError("nothing is sampled")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["gaussian", "votes"])
 def test_any_data_run_to_the_end_in_the_same_shapes(noise: str) -> None:
     models = {name: EchoModel(length=4) for name in ODD_TABLES}
@@ -86,7 +85,6 @@ def test_a_release_goes_on_with_more_exemplars_from_the_same_charge() -> None:
     assert again.strings["exemplars"] == first.strings["exemplars"], "what is stored needs no noise"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("after", range(0, 10))
 def test_a_crash_after_any_exemplar_draws_no_token_twice(after: int) -> None:
     store = Store(crash_after=after)

@@ -46,7 +46,6 @@ def run_to_the_end(store: Store, deaths: Iterable[Any], **options: Any) -> Any:
     return made
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, VECTOR], ids=["all private", "sparse vector"])
 @pytest.mark.parametrize("says", MODELS)
 def test_deaths_anywhere_never_draw_more_than_is_paid_for(says: str, options: dict[str, Any]) -> None:

@@ -27,7 +27,6 @@ from understudy.release.statement import Statement
 from understudy.text.writing import SyntheticRecord
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"sparse_vector": True}, {"clip": "recenter"}, {"clip": "fixed"}], ids=str)
 def test_any_data_run_to_the_end_in_the_same_shapes(options: dict[str, Any]) -> None:
     shapes = set()

@@ -76,14 +76,13 @@ def test_what_cannot_be_is_refused_before_anything_is_charged(tmp_path: Path, ll
         assert "Traceback" not in said.err
 
 
-@pytest.mark.slow
 def test_a_release_that_stopped_goes_on_and_charges_nothing_more(
     tmp_path: Path, llama: Path, understudy: Command
 ) -> None:
     values = predicting(tmp_path, llama, texts_per_batch=1)
     said = understudy("release", *flags(values))
     assert said.code == 0, said.err
-    assert "private tokens paid for and not used (release --continue)" in said.err
+    assert release_of(tmp_path).noise_check["private_tokens_left"] > 0
     first = stored(tmp_path)
     assert len(first) == 4
     said = understudy("release", "--continue", *flags({**values, "texts_per_batch": 2}))
@@ -188,7 +187,6 @@ def test_a_planted_string_in_the_label_set_or_a_text_would_be_noticed(
     assert "it is not protected" in said.err
 
 
-@pytest.mark.slow
 @pytest.mark.models
 @pytest.mark.skipif(not is_pulled(CHAT), reason="needs: understudy models pull builtin")
 def test_the_embedded_model_draws_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,6 @@ def config(tmp_path: Path, llama: Path) -> Callable[..., RunConfig]:
     return lambda **changes: run_config(local_run(tmp_path, llama, **{**SMALL, **changes}))
 
 
-@pytest.mark.slow
 def test_a_run_is_charged_once_and_its_texts_come_of_the_student(
     config: Callable[..., RunConfig], tmp_path: Path, llama: Path
 ) -> None:
@@ -60,7 +59,6 @@ def test_a_run_is_charged_once_and_its_texts_come_of_the_student(
     assert len(more.records) == 30
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -87,7 +85,6 @@ def no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("understudy.methods.seq_pate.release._seconds", lambda *_, **__: [])
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("no_trial")
 @pytest.mark.parametrize(
     ("owner", "name", "dies_at", "then"),
@@ -129,7 +126,6 @@ def test_a_killed_run_goes_on_where_it_was(
     assert made.statement.private
 
 
-@pytest.mark.slow
 def test_answers_that_are_noise_are_called_so(config: Callable[..., RunConfig]) -> None:
     made = release(config()).release
     check = made.noise_check
@@ -165,7 +161,6 @@ def test_what_public_facts_tell_is_told_before_the_charge(
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
 
 
-@pytest.mark.slow
 def test_prefixes_begin_the_pseudo_sentences_and_are_named(config: Callable[..., RunConfig], tmp_path: Path) -> None:
     (tmp_path / "prefixes.txt").write_text("Seen\n\nThe\n")
     more = {"prefixes": str(tmp_path / "prefixes.txt"), "prefixes_are_public": True, "student_loss": "published"}
@@ -176,7 +171,6 @@ def test_prefixes_begin_the_pseudo_sentences_and_are_named(config: Callable[...,
     assert len({tuple(each[:3].tolist()) for each in texts}) == 2
 
 
-@pytest.mark.slow
 def test_a_promise_for_phrases_is_checked_and_stated(config: Callable[..., RunConfig], tmp_path: Path) -> None:
     file = tmp_path / "phrases.txt"
     file.write_text(f"{PLANT}\nanother phrase\n")
@@ -231,7 +225,6 @@ def test_a_phrase_is_counted_however_its_record_is_written(
         check(texts)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("no_trial")
 def test_teachers_of_a_run_that_goes_on_elsewhere_are_in_groups_of_one_size(
     config: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -112,7 +112,6 @@ def token_rows(*lengths: int, seed: int = 0) -> list[TokenRow]:
 SHARDS = [token_rows(3, 12, 0), token_rows(7, seed=1), [], token_rows(1, 2, 3, 13, 5, 6, 7, 8, 9, seed=2)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
 @pytest.mark.parametrize("batch", [1, 2])
@@ -407,7 +406,6 @@ ANY = st.one_of(
 )
 
 
-@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     arrays(np.float32, (2, 3, 8), elements=ANY),

@@ -10,8 +10,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
 _LENGTH = 100_000
 _HANGS = 240
 _RUNS = (
@@ -51,7 +49,6 @@ from understudy.text.vocabulary.words import split_words
 """
 
 
-@pytest.mark.slow
 def test_a_long_run_of_one_thing_is_read_once_by_every_reader() -> None:
     lines = [_IMPORTS]
     for name, reader in _READERS.items():

@@ -101,7 +101,6 @@ def test_no_classifier_of_synthetic_texts_sees_a_test_text_or_a_real_one(monkeyp
     assert seen == list(synthetic.texts)
 
 
-@pytest.mark.slow
 def test_a_seed_repeats_all_figures_and_another_gives_others() -> None:
     def measured(seed: int) -> list[dict]:
         values = measure_classifiers(
@@ -326,7 +325,6 @@ def test_without_labels_among_the_synthetic_texts_only_all_real_texts_are_the_ya
     assert {each.of: each.value is None for each in found} == {"synthetic": True, "real (all)": False}
 
 
-@pytest.mark.slow
 def test_fewer_real_texts_than_synthetic_ones_are_all_taken_and_told() -> None:
     found = [each for each in measured_on(toy(60, seed=1), real=toy(30, seed=3)) if each.of == "real"]
     assert len(found) == 2 * len(KINDS)

@@ -40,7 +40,6 @@ def shifted(count: int, *, seed: int, recipient: bool) -> tuple[Sample, np.ndarr
     return Sample(("",) * count, None, rows.astype(np.float32)), targets
 
 
-@pytest.mark.slow
 def test_coral_helps_where_the_recipients_texts_vary_in_another_way() -> None:
     train, targets = shifted(90, seed=1, recipient=False)
     test, truth = shifted(300, seed=2, recipient=True)

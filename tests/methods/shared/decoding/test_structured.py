@@ -140,7 +140,6 @@ def _doubling(depth: int) -> dict[str, Any]:
     return {**made, f"d{depth}": {}}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "draft", [{}, {"$schema": "http://json-schema.org/draft-07/schema#"}], ids=["no draft", "draft 7"]
 )

@@ -168,7 +168,6 @@ def distribution(row: torch.Tensor) -> NDArray[np.int64]:
 ODD = [0.0, 1.0, -1.0, 40.0, -300.0, 3e38, -3e38, float("inf"), float("-inf"), float("nan")]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("clipping", ["recenter", "difference", "fixed"])
 @given(row=arrays(np.float32, 6, elements=st.sampled_from(ODD) | st.floats(-30, 30, width=32)))

@@ -84,7 +84,6 @@ def test_centred_votes_are_those_of_the_cosine_about_the_mean() -> None:
         assert np.all(of_chosen > cosines.max(axis=1) - 1e-3)
 
 
-@pytest.mark.slow
 @distances
 @pytest.mark.parametrize("device", [None, "cpu"], ids=["numpy", "torch"])
 @given(

@@ -70,7 +70,6 @@ def test_shrunk_means_are_nearer_to_the_true_ones_than_noisy_ones() -> None:
     assert np.mean(shrunk) < 0.9 * np.mean(noisy)
 
 
-@pytest.mark.slow
 def test_a_label_of_most_records_does_not_hide_that_the_others_differ() -> None:
     """Its mean is nearly the centre itself, and its distance from there is not that of the others."""
     first, second = unit(2, 1)

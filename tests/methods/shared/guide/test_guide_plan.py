@@ -70,7 +70,6 @@ def gaussian_delta(epsilon: float, multipliers: list[float]) -> float:
     return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon + norm.logcdf(-epsilon / mu - mu / 2)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "budget"),
     [(name, budget) for name in METHODS for budget in (BUDGETS[:1] if name in SLOW else BUDGETS)],

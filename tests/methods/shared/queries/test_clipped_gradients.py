@@ -134,7 +134,6 @@ def test_a_sample_shows_nothing_of_its_rows(rows: list[TokenRow], lora: LoRA) ->
         assert str(rows[0].prompt[0]) not in repr(thing).partition(" at 0x")[0]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("rank", "at_once"), [(1, 8), (4, 8), (5, 2), (5, 8), (6, 3), (7, 8), (9, 2), (9, 8)])
 def test_what_passes_the_trial_is_exact_where_the_adapter_has_learnt(
     lora: LoRA, rows: list[TokenRow], rank: int, at_once: int

@@ -160,7 +160,6 @@ def test_files_are_private_and_those_of_a_killed_run_are_removed(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
 @units
 def test_more_words_than_a_finder_has_numbers_for_give_no_term_anothers_name(
     unit: Unit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -25,7 +25,6 @@ def histogram(table: np.ndarray, *chosen: int) -> np.ndarray:
     return np.histogramdd(table[:, chosen], [np.arange(SIZES[each] + 1) for each in chosen])[0]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("std", "most"), [(0.0, 0.02), (40.0, 0.06)])
 def test_rows_have_the_marginals_that_were_measured(table: np.ndarray, std: float, most: float) -> None:
     generator = np.random.default_rng(1)

@@ -40,7 +40,6 @@ def test_a_plan_counts_no_labels_that_are_not_declared() -> None:
     assert planned(labels=None, labels_from_data=True).charges
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_columns_and_method_together_are_within_the_budget(method: str) -> None:
     alone = [charge.name for charge in planned(method, columns=None).charges]
