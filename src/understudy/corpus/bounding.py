@@ -38,11 +38,13 @@ class _Table(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class BoundedBatch:
-    """Used records. ``shares[i]`` records of record i's unit are used in total, so it weighs 1/shares[i].
+    """The records of a batch that are used, after limiting how many each unit (owner) contributes.
+
+    ``shares[i]`` is how many records of record i's unit are used in all batches: it weighs 1/shares[i].
 
     ``units[i]`` identifies the unit: numbers from 0, in order of first occurrence, the same for all records of an owner
     in all batches, and different for other owners.
-    ``hashes()`` sorts units into disjoint groups. Private; its ``repr`` shows nothing.
+    ``hashes()`` gives a hash of each unit, which assigns units to disjoint groups. Private; its ``repr`` shows nothing.
     """
 
     texts: Sequence[str]

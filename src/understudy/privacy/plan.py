@@ -71,7 +71,7 @@ def charges_of(
     Args:
         sums: the query and the purpose of each, by the charge's name.
         multipliers: noise multiplier of each, in the same order.
-        unit: adds up to ``max_records`` vectors to each sum if it is a secret.
+        unit: what is protected; a secret may be in ``max_records`` records, which multiplies the sensitivity.
     """
     charges, times = list[Charge](), (unit or Unit()).vectors
     for (name, (query, why)), multiplier in zip(sums.items(), multipliers, strict=True):

@@ -41,7 +41,10 @@ class Unit:
         if self.kind == "record" and (self.max_records, self.column) != (1, None):
             raise ConfigError("A record unit is one record.", "Name an owner column to bound records per owner.")
         if self.kind == "secret" and self.column is not None:
-            raise ConfigError("A secret unit has no column.", "A secret is protected in every column.")
+            raise ConfigError(
+                "The privacy unit is a secret, and a column is named.",
+                "Leave the column out: secrets are protected in all.",
+            )
         if self.kind != "secret" and self.recognised_by is not None:
             raise ConfigError("Only the unit secret has recognised_by.", "Leave it out, or use the unit secret.")
 

@@ -196,7 +196,7 @@ _OTHER = 1.3  # factor between two estimates that is worth one
 
 @dataclass
 class Duration:
-    """Says how long a local model will write, at the speed of this machine and its other programs."""
+    """Estimates how long a local model will write, at the current load of this machine."""
 
     say: Callable[[str], None] = lambda _line: None
     answers_each: int = 1  # per text

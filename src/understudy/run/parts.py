@@ -148,8 +148,10 @@ class Chat(settings.ModelParameters, use_attribute_docstrings=False):
 
     @classmethod
     def of(cls, config: RunConfig, method: Method, texts: Texts, *, releases: bool, generates: bool) -> Chat:
-        """Return the language model. Raises ConfigError if there is none and the method needs one, or if batches are
-        wanted and it has none."""
+        """Return the settings of the language model.
+
+        Raises ConfigError if the method needs a model and none is named, or if ``llm_batch`` is set for a model
+        without batches."""
         needs, rounds = method.needs, method.dump().get("rounds")
         must = (releases and needs.candidates) or (generates and needs.generation_llm == "always")
         if must and config.llm == "none":

@@ -268,8 +268,9 @@ class ProtectionParameters(Parameters):
             return Unit("secret", self.max_records_per_secret, recognised_by=told)
         if self.secrets or self.secrets_file or self.secret_detectors or self.max_records_per_secret:
             raise ConfigError(
-                "Secrets are described, but no budget protects them.",
-                "Give --secret-prior P and --secret-posterior R instead of --epsilon and --delta, or leave them out.",
+                "Options that describe secrets are given, but no budget for secrets.",
+                "Give --secret-prior P and --secret-posterior R instead of --epsilon and --delta, or leave out "
+                "--secrets, --secrets-file, --secret-detectors and --max-records-per-secret.",
             )
         return Unit("owner", self.max_records_per_owner, self.owner) if self.owner else Unit("record")
 

@@ -351,7 +351,7 @@ class Column:
         return [invented(place, self.format) for place in places]
 
     def written(self, value: Any) -> Any:
-        """Return a value as the table writes it as text: in the declared format, a missing one as the first mark."""
+        """Return a value as text in its declared format; a missing one as the first declared mark of missing values."""
         if value is None:
             return self.marks[0] if self.marks else None
         if not self.format or self.made_up or isinstance(value, str):

@@ -103,7 +103,9 @@ class TextForm:
                 "Name only the column of the dialogue with --text, or leave --roles out.",
             )
         if len(self.fields) == 1:
-            raise ConfigError("One text column has no parts.", "Give it as plain --text, or name several columns.")
+            raise ConfigError(
+                "Only one text column is named, in the form for several.", "Give --text COLUMN, or name several."
+            )
         if (self.acts or self.tools) and not self.roles:
             raise ConfigError(
                 "Acts or tools are declared without roles, but they belong to the turns of a dialogue.",

@@ -388,7 +388,7 @@ class Line:
 def curves(
     name: str, title: str, lines: Sequence[Line], *, at: float | None, even: float | None = None, width: float = 400
 ) -> Markup:
-    """Draw the lines against epsilon.
+    """Return a chart (SVG) of the lines against epsilon.
 
     Args:
         at: the epsilon in the form, which is marked.

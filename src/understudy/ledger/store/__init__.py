@@ -288,8 +288,8 @@ class RunStore:
             connection.execute("INSERT INTO value VALUES (?, ?, ?, ?)", (name, encoded, self.noise, text))
 
     def keep_once(self, name: str, make: Callable[[], Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-        """Return the arrays stored under a name; if there are none, call ``make`` and store its result. They have no
-        seal."""
+        """Return the arrays stored under a name; if there are none, call ``make`` and store its result. They must
+        depend on released or public values only: they are stored without a seal."""
         found = self.value(name)
         if found is None:
             self.keep(name, make())
@@ -346,7 +346,7 @@ def _undamaged(*errors: type[Exception]) -> Iterator[None]:
     try:
         yield
     except expected:
-        raise ResumeError("The run store is damaged.", RESTORE) from None
+        raise ResumeError("The saved state of this run is damaged.", RESTORE) from None
 
 
 def _seal(text: str) -> Seal:

@@ -232,7 +232,10 @@ def planned_queries(charges: Sequence[Charge]) -> int:
             mechanism = charge.mechanism
             asked = mechanism.shape[0] if isinstance(mechanism, NoisySum) else None
             if asked is None:
-                raise ReleaseError("The charges are not those of seq-pate.", "Ask the sender for a new copy.")
+                raise ReleaseError(
+                    "The Release lists other charges than seq-pate makes.",
+                    "Ask whoever sent the Release for a new copy.",
+                )
             total += asked
     return total
 

@@ -171,7 +171,9 @@ class Teachers:
         return self.corpus.engine
 
     def map(self, function: Callable[[Any], R]) -> Iterator[R]:
-        """Yield ``function`` of every group on the engine; without an engine, of all groups as one."""
+        """Call ``function`` with each group of teachers on the engine, and yield its results.
+
+        Without an engine, it is called once, with all teachers."""
         if self.engine is None:
             yield function(self)
         else:

@@ -92,7 +92,7 @@ def split_off(budget: Budget, share: float, shares: Sequence[float]) -> tuple[Ch
 
 
 def word_for_word(plan: Plan) -> str:
-    """Return the statement's remark on discovered terms, which says how many records make one visible."""
+    """Return a sentence for the statement: how many records must have a term before it is likely to be discovered."""
     found, unit = plan.mechanism(DISCOVERED), plan.unit
     alone = max(1, round(found.threshold / COUNT_GRID))
     among = round(alone * math.sqrt(found.most))

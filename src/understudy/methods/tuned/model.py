@@ -90,7 +90,7 @@ def trainable_of(parameters: TuningParameters, model: CausalModel) -> Trainable:
     numbers = made.size if made else sum(weight.numel() for weight in model.network.parameters())
     if numbers > MOST_NUMBERS:
         raise ConfigError(
-            f"{numbers:,} numbers of the model would learn, and at most {MOST_NUMBERS:,} may.",
+            f"Training would change {numbers:,} weights of the model; at most {MOST_NUMBERS:,} are possible.",
             "Tune only adapters (--learns lora), or lower their rank (--lora-rank).",
         )
     return made or Weights(model, blocks=None)

@@ -177,10 +177,10 @@ class SelectedMarginalsSpec:
         return (None,)
 
     def of(self, sets: tuple[tuple[int, ...], ...], shares: NDArray[np.float64]) -> MarginalsSpec:
-        """Return the spec of the histograms of these sets.
+        """Return the spec of one histogram for each set of columns.
 
         Args:
-            shares: what a record adds to each, ``Float64[sets]`` of L2 norm 1; rounded down.
+            shares: what a record adds to each, ``Float64[sets]`` of L2 norm 1; rounded down, so that the norm is kept.
         """
         steps = np.floor(shares * (COUNT_GRID * (1 - 1e-12))).astype(np.int64)
         return replace(self.every, sets=sets, steps=tuple(steps.tolist()))

@@ -32,7 +32,9 @@ class Topics(Method, TopicsParameters):
     contents = releasing.contents
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
-        """Write texts around terms of topics, which are sampled in proportion to their sizes."""
+        """Yield ``counts[label]`` texts of each label, each around terms of one topic.
+
+        Topics are sampled in proportion to their noisy sizes."""
         generator = np.random.default_rng([tools.seed, 0x70])
         found = [each for each in topics_of(release) if each.terms]
         if not found:

@@ -116,8 +116,8 @@ class Recentred:
     """Clipped logits ``max(-c, z_i - max_j z_j + c)``, in steps of ``c / scale`` (``Float32[R, 1]``): ``[R, k]``.
 
     Guarantee
-        Every entry is an integer in ``[-scale, scale]``: a row of scale ``grid`` moves a sum by ``grid`` at most in
-        L-infinity.
+        Every entry is an integer in ``[-scale, scale]``: a row of scale ``grid`` changes each entry of a sum by at most
+        ``grid`` (L-infinity).
     """
 
     clip: float
@@ -149,8 +149,8 @@ class Difference:
     the log-softmax, ``public`` is phi_pub.
 
     Guarantee
-        Every entry is an integer in ``[-scale, scale]``: a row of scale ``grid`` moves a sum by ``grid`` at most in
-        L-infinity.
+        Every entry is an integer in ``[-scale, scale]``: a row of scale ``grid`` changes each entry of a sum by at most
+        ``grid`` (L-infinity).
     """
 
     clip: float
