@@ -26,7 +26,6 @@ PARTS = {
     "reading and checking rows": (
         "corpus/arrow.py",
         "corpus/corpus.py",
-        "corpus/delimited.py",
         "schema/labels.py",
         "corpus/read.py",
         "corpus/readers.py",

@@ -234,7 +234,7 @@ def planned_queries(charges: Sequence[Charge]) -> int:
             if asked is None:
                 raise ReleaseError(
                     "The Release lists other charges than seq-pate makes.",
-                    "Ask whoever sent the Release for a new copy.",
+                    "Ask for a new copy of the Release.",
                 )
             total += asked
     return total
