@@ -121,11 +121,8 @@ class Writer:
             yield from records
             if end < len(seeds):  # a model that is to blame is not asked for the rest
                 self.gate.require(Reading.of([each.provenance.get("fault") for each in records if each.text]))
-        self._require_text(asker)
-
-    def _require_text(self, asker: Asker) -> None:
-        if asker.problem:  # asking again later may give a text
-            raise NoText(f"The language model wrote no text at all: {asker.problem}.", "Repeat the same command later.")
+        if asker.problem:
+            raise _no_text(asker.problem)
 
     @property
     def temperature(self) -> float:
@@ -166,7 +163,7 @@ class Writer:
             if end < len(seeds):
                 if self.form is not None and all(answer.blank for answer in best):
                     self._fill(asker, best, asked, rows, requests, tries)
-                self.require_use(asker, best, asked, requests)
+                self.end_if_useless(asker, best, asked, requests)
         self._fill(asker, best, asked, rows, requests, tries)
         unlikely = _unlikely(best)
         for index in unlikely:
@@ -221,7 +218,7 @@ class Writer:
                 tries[index] += 1
             self._replace(asker, best, asked, rows, {index: requests[index] for index in blank})
 
-    def require_use(
+    def end_if_useless(
         self,
         asker: Asker,
         best: Sequence[Completion],
@@ -229,9 +226,8 @@ class Writer:
         requests: Sequence[ChatRequest],
     ) -> None:
         """Raise NoText or ModelError if all of the first answers are blank, or nearly all fail."""
-        self._require_text(asker)
-        if all(answer.blank for answer in best):
-            raise NoText("The language model wrote no text at all.", "Ask another one (--llm).")
+        if asker.problem or all(answer.blank for answer in best):
+            raise _no_text(asker.problem)
         earlier = Earlier()
         found: list[Fault | None] = [
             self._fault(answer, phrases, request.messages)
@@ -401,6 +397,13 @@ def public_name(model_id: str) -> str:
 
 class NoText(ModelError):
     """A language model answered many requests but wrote no text."""
+
+
+def _no_text(problem: str | None) -> NoText:
+    said = "The language model wrote no text at all"
+    if problem:  # asking again later may give one
+        return NoText(f"{said}: {problem}.", "Repeat the same command later.")
+    return NoText(f"{said}.", "Ask another one (--llm).")
 
 
 class Asker:

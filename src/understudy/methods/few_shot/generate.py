@@ -114,7 +114,7 @@ class Prompting:
             repeated = [request for request in requests for _ in range(samples)]
             given = asker.ask(repeated)
             if most < min(self.writer.seeds_at_once, len(wanted)):
-                self.writer.require_use(asker, given, [()] * len(given), repeated)
+                self.writer.end_if_useless(asker, given, [()] * len(given), repeated)
             most, answers = self.writer.seeds_at_once, iter(given)
             for each, row in zip(some, rows, strict=True):
                 record = self._record(each, list(islice(answers, samples)), public_name(chat.model_id))
