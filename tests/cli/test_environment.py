@@ -160,7 +160,7 @@ def test_verbose_says_more_and_the_next_command_does_not(
     use_chat(FakeChat())
     said = understudy("run", "-v", *flags(settings(tmp_path, llm="builtin")))
     assert "[understudy.ledger.store] Stage reached: released." in said.err
-    assert "[understudy.models.collect] Of 8 requests, 0 have stored answers." in said.err
+    assert "[understudy.models.collect] Of 24 requests, 0 have stored answers." in said.err
     again = settings(tmp_path, llm="builtin", output=str(tmp_path / "second"))
     assert "[understudy" not in understudy("run", *flags(again)).err
 

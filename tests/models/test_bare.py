@@ -174,7 +174,7 @@ def test_a_local_model_that_chats_is_not_stopped_while_it_thinks(chats: bool, te
     row = _Row(Prompt([1], 0.0, 1.0, ("\n\n",), np.zeros(99), chats=chats))
     for token in b"<think>A\n\nB</think>Yes.\n\nMore":
         if row.reason is None:
-            row.take(token, Bytes(), frozenset())
+            row.take(token, None, Bytes(), frozenset())
     assert (row.completion(Bytes()).text, row.reason) == (text, "stop")
 
 

@@ -139,7 +139,7 @@ def test_a_secret_is_all_records_that_hold_it_in_any_column() -> None:
     assert Unit("secret").describe() == "each secret: all records that contain it, at most one"
     assert secret.name == Unit("secret", 7).name == "secret"
     assert Unit.from_json(json.loads(json.dumps(secret.to_json()))) == secret
-    with pytest.raises(ConfigError, match="no column"):
+    with pytest.raises(ConfigError, match="a column is named"):
         Unit("secret", 5, "name")
 
 

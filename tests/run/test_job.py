@@ -37,7 +37,7 @@ def config(**changes: Any) -> RunConfig:
         ({"method": "guided-evolution"}, "needs a language model"),
         ({"llm": "builtin", "llm_batch": True}, "has no batch interface"),
         ({"epsilon": None, "delta": None}, "No privacy budget"),
-        ({"secret_detectors": "email"}, "no budget protects them"),
+        ({"secret_detectors": "email"}, "no budget for secrets"),
         ({"labels": None}, "not declared"),
     ],
 )

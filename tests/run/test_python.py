@@ -23,6 +23,7 @@ from secret_fixtures import protecting
 import understudy as us
 from understudy.ledger import Ledger
 from understudy.run.settings import run_config
+from understudy.text.prompts.writer import ANSWERS
 
 BUDGET = us.Budget(3, "1e-6")
 
@@ -66,7 +67,7 @@ def test_a_run_works_inside_a_running_event_loop(
         return us.run(in_memory(), method, BUDGET, records_per_label=3, ledger=ledger, dataset="visits")
 
     result = asyncio.run(notebook())
-    assert (len(result.records), len(chat.asked)) == (6, 6)
+    assert (len(result.records), len(chat.asked)) == (6, 6 * ANSWERS)
 
 
 def test_a_release_is_written_loaded_and_generated_from(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:

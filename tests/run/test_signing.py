@@ -259,7 +259,7 @@ def test_a_key_that_cannot_be_used_stops_a_run_before_it_is_charged(verb: Callab
 def test_a_run_without_a_key_says_that_the_signature_is_of_other_files(
     made: tuple[Path, dict[str, Any]], tmp_path: Path, keys: Path
 ) -> None:
-    values = {**made[1], "output": str(shutil.copytree(made[0], tmp_path / "out"))}
+    values = {**made[1], "output": str(shutil.copytree(made[0], tmp_path / "out")), "dataset": "notes"}
     for name in ("sign", "responsible"):
         values.pop(name)
     said: list[str] = []

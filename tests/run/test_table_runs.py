@@ -33,6 +33,7 @@ from understudy.run import pipeline as running
 from understudy.run.outputs import OutputFolder
 from understudy.run.settings import run_config
 from understudy.schema.labels import canonical
+from understudy.text.prompts.writer import ANSWERS
 
 COLUMNS = "ward=A|B; beds=1..4; fee=0.0..90.0/3; night; seen=2024-01-01..2024-12-31/12"
 pytestmark = pytest.mark.usefixtures("quick_fit")
@@ -202,7 +203,8 @@ def test_the_writer_is_shown_no_numbers_and_dates_which_it_would_copy(
     chat = use_chat(FakeChat())
     result = us.generate(made, llm="builtin", records=8, where="ward=A|B", accept_all=True)
     shown = [request.messages[-1].content.split("\n")[1] for request in chat.asked]
-    assert shown == [f"ward: {row.columns[0]}; night: {str(row.columns[3]).lower()}" for row in result.records]  # type: ignore[index]
+    rows = [f"ward: {row.columns[0]}; night: {str(row.columns[3]).lower()}" for row in result.records]  # type: ignore[index]
+    assert shown == [row for row in rows for _ in range(ANSWERS)]
 
 
 @pytest.mark.parametrize("asked", ["wing", "ward,", "", "id"])

@@ -125,7 +125,7 @@ def test_answers_that_are_no_records_are_left_out_and_counted() -> None:
     made = generate(FakeChat(replies(*answers)), (6, 0, 0), said=said, stored=stored)
     assert [record.text for record in made] == [good, good, "", "", "", ""]
     assert [record.provenance.get("fault") for record in made] == [None, None, "not JSON", "columns", "schema", None]
-    assert said == ["3 of 6 texts are left out, as their answers are invalid (not JSON 1, columns 1, schema 1)."]
+    assert said == ["3 of 6 texts are left out, because their answers are invalid (not JSON 1, columns 1, schema 1)."]
 
 
 def test_of_several_samples_the_first_that_can_be_used_counts() -> None:
