@@ -207,7 +207,7 @@ def test_the_writer_is_shown_no_numbers_and_dates_which_it_would_copy(
 
 @pytest.mark.parametrize("asked", ["wing", "ward,", "", "id"])
 def test_a_prompt_cannot_show_a_column_that_rows_do_not_have(tmp_path: Path, made: Release, asked: str) -> None:
-    with pytest.raises(ConfigError, match="rows have no such column"):
+    with pytest.raises(ConfigError, match="the rows do not have it"):
         us.generate(made, llm="none", records=5, prompt=prompt_file(tmp_path, prompt_columns=asked))
 
 
@@ -471,7 +471,7 @@ def test_bad_settings_charge_nothing(tmp_path: Path, changes: dict[str, Any], pr
 
 def test_a_column_that_prompts_cannot_show_is_told_before_the_charge(tmp_path: Path) -> None:
     values = tables(tmp_path, 20, prompt=prompt_file(tmp_path, prompt_columns="wing"))
-    with pytest.raises(ConfigError, match="rows have no such column"):
+    with pytest.raises(ConfigError, match="the rows do not have it"):
         run(values)
     assert not runs_charged(values["ledger"])
 
