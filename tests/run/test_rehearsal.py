@@ -161,7 +161,7 @@ def test_a_method_that_holds_texts_and_does_not_say_how_many_needs_a_number(inst
         return (SyntheticRecord("a text", label, {}) for label, count in enumerate(counts) for _ in range(count))
 
     values = install(needs=Needs(holds_texts=True), generate=generate)
-    with pytest.raises(ConfigError, match="must be given by exactly one option"):
+    with pytest.raises(ConfigError, match="is given by two options"):
         run({**values, "records_per_label": None})
     assert runs_charged(values["ledger"]) == 0
     assert len(run(values).records) == 4

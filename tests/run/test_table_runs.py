@@ -248,7 +248,7 @@ def test_identifiers_are_made_up_and_never_read(tmp_path: Path) -> None:
     columns = run(values).columns
     assert list(columns)[:2] == ["note", "department"]
     assert len(set(columns["number"])) == 40
-    with pytest.raises(ConfigError, match="Only identifiers"):
+    with pytest.raises(ConfigError, match="All declared columns are identifiers"):
         run(tables(tmp_path, columns="number=identifier", label=None, labels=None, output=str(tmp_path / "other")))
 
 
