@@ -209,7 +209,7 @@ ALTERED: dict[str, Callable[[list[Seal]], list[Seal]]] = {
 @pytest.mark.parametrize("alter", ALTERED.values(), ids=ALTERED)
 def test_values_that_are_not_those_of_the_charges_make_no_statement(alter: Callable[[list[Seal]], list[Seal]]) -> None:
     made = gaussian()
-    with pytest.raises(PrivacyError, match="not those that the plan's charges pay for"):
+    with pytest.raises(PrivacyError, match="do not match the charges of the plan"):
         made.with_seals(alter(seals(made)))
 
 

@@ -223,7 +223,7 @@ def test_sums_of_one_name_none_or_another_noise_are_refused() -> None:
     one = sums(1.0).sums[0]
     laplace = ("a", NoisySum("laplace", 1.0, ONE, (3,)))
     for wrong in ((), (one, one), (laplace,)):
-        with pytest.raises(ConfigError, match="unique names"):
+        with pytest.raises(ConfigError, match="separate name"):
             SubsampledSums(0.5, wrong)
 
 

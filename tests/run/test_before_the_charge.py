@@ -117,7 +117,7 @@ def test_a_manifest_that_could_not_be_read_again_is_told_before_the_charge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "MOST_JSON_BYTES", 1000)
-    refused(settings(tmp_path), ConfigError, "could be read again")
+    refused(settings(tmp_path), ConfigError, "could not be loaded")
 
 
 @pytest.mark.parametrize(

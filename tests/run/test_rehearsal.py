@@ -132,7 +132,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "one label more": ({"plan": planned(labels=1)}, "not the one that was planned"),
     "more words than there are": ({"plan": planned(size=100_000)}, "not the one that was planned"),
     "sums in floating point": ({"query": counting(as_halves)}, "wrong type or shape"),
-    "a charge without a query": ({"plan": planned(names=("words", "spare"))}, "not those that the plan's charges"),
+    "a charge without a query": ({"plan": planned(names=("words", "spare"))}, "do not match the charges"),
     "a query without a charge": ({"release": twice}, "No charge of the plan pays"),
     "a charge of another name": ({"plan": planned(names=("word",))}, "No charge of the plan pays"),
     "a release that raises": ({"release": raises}, "AttributeError.*'nothing'"),

@@ -455,10 +455,10 @@ def test_a_resumed_run_with_other_columns_names_those_that_changed(tmp_path: Pat
         ({"column_pairs": "ward*wing"}, "is not a pair"),
         ({"columns": None, "where": "ward=A"}, "no typed columns"),
         ({"label": "fee", "labels": None}, "no label"),
-        ({"label": "ward", "labels": "A,B"}, "declared a second time"),
+        ({"label": "ward", "labels": "A,B"}, "declared as well"),
         ({"label": "ward*ward", "labels": None}, "names a column twice"),
         ({"label": "ward*wing", "labels": None}, "names a column that columns does not declare"),
-        ({"label": "ward", "labels": None, "labels_from_data": True}, "declared a second time|both|Choose one"),
+        ({"label": "ward", "labels": None, "labels_from_data": True}, "declared as well|both|Choose one"),
     ],
     ids=lambda each: str(each)[:40],
 )

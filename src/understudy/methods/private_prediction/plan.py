@@ -31,7 +31,7 @@ class StoppingParameters(Parameters):
     """When a release stops before its tokens are used up."""
 
     texts_per_batch: int | None = Field(None, ge=1, le=1_000_000)
-    """Stop each batch after this many texts; unused tokens stay paid for (use them with ``release --continue``)."""
+    """Stop each batch after this many texts; unused tokens stay paid for (``release --continue``)."""
 
 
 class PrivatePredictionParameters(TextParameters, StoppingParameters):
