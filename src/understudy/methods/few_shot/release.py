@@ -59,7 +59,8 @@ def exemplar_prompts(parameters: FewShotParameters, found: Preparation) -> Label
         tokens = label.tokens
         if not tokens.prefix and not tokens.suffix:
             raise ConfigError(
-                "The prompt around the private texts is empty.", "Add words to the template's prompt, or leave it out."
+                "The prompt around the private texts is empty.",
+                "Add words to it in the prompt file, or leave --prompt out.",
             )
         window, texts = label.model.window, parameters.examples_per_subset
         fitting = tokens.most_fitting(window, new_tokens=longest + 1, texts=texts)

@@ -98,7 +98,7 @@ def word_for_word(plan: Plan) -> str:
     among = round(alone * math.sqrt(found.most))
     several = "" if unit.kind == "owner" else " One person with that many records is enough."
     return (
-        "Terms that are in no public list were found in the private texts and appear word for word. A term is likely "
-        f"to be found if about {alone} {unit.kind}s use it and no other such term, or {among} that use {found.most} "
-        f"such terms each.{several}"
+        "Terms that are in no public list were found in the private texts and appear word for word. A term is found "
+        f"if about {alone} or more {unit.kind}s have it and no other such term, or if {among} or more have it and "
+        f"{found.most} such terms each.{several}"
     )

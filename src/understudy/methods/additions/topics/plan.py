@@ -90,7 +90,7 @@ def listed_terms(parameters: VocabularyParameters) -> tuple[str, ...]:
 
 
 def known_topics(file: str) -> tuple[Release, str]:
-    """Load the Release of topics whose records are to be counted in another table. Return it and its SHA-256.
+    """Load the Release whose topics are to be counted in another table. Return it and its SHA-256.
 
     Raises ReleaseError if it cannot be read, has no topics, or has centres that are not embeddings.
     """
@@ -169,7 +169,7 @@ def sample_of(charges: Iterable[Charge]) -> SubsampledSums | None:
 
 
 def line_on_sample(plan: Plan, expected_records: int | None) -> str:
-    """Return a line on which texts are embedded, and why; empty if all are and no line is needed."""
+    """Return a line for the user on which texts are embedded, and why; empty if no line is needed."""
     sampled = sample_of(plan.charges)
     if plan.method != NAME or (sampled is None and expected_records):
         return ""

@@ -79,7 +79,8 @@ def _rounded(unit: NDArray[np.float32]) -> tuple[NDArray[np.int16], NDArray[np.b
 
 @dataclass(frozen=True, repr=False)
 class Block:
-    """Some private records: vectors ``Int16[r, d]``, labels ``Int32[r]``, and numbers of their owners ``Int64[r]``.
+    """Some private records: vectors ``Int16[r, d]``, labels ``Int32[r]``, and numbers of their privacy units
+    ``Int64[r]``.
 
     Private; its ``repr`` shows nothing.
     """

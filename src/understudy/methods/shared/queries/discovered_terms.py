@@ -356,10 +356,11 @@ _BESIDE_OTHERS, _ALONE = 1, 2
 class PhraseFinder(dict[str, int]):
     """Finds consecutive words of one sentence that are not stop words or lone letters and have no digits.
 
-    Punctuation separates phrases, unless a letter follows it at once. Numbers and words with digits, which may identify
-    people, are never found: only a list can name them. The finder numbers words as they come; the code of a phrase
-    combines the numbers of its words, and the number 0 ends a phrase. After 2^21 words two phrases would get one code:
-    callers replace a finder long before, and it raises an error instead.
+    Line breaks, brackets, quotes and dashes separate phrases, and so do other marks unless a letter or digit follows at
+    once. Numbers and words with digits, which may identify people, are never found: only a list can name them. The
+    finder numbers words as they come; the code of a phrase combines the numbers of its words, and the number 0 ends a
+    phrase. After 2^21 words two phrases would get one code: callers replace a finder long before, and it raises an
+    error instead.
 
     Args:
         listed: words that are not phrases by themselves.
