@@ -72,7 +72,10 @@ class Measurements:
         def value() -> Arrays:
             mechanism, start = self.receipt.pay(name), time.perf_counter()
             if isinstance(query, OpenQuery) != isinstance(mechanism, NoisySelection):
-                raise bug("A query differs from the planned one.", "an OpenQuery needs a charge with a NoisySelection")
+                raise bug(
+                    "A query differs from the planned one.",
+                    "measure an OpenQuery, and nothing else, under a charge with a NoisySelection",
+                )
             if self.plan.unit.kind == "secret" and isinstance(mechanism, SubsampledSum):
                 raise bug("The records of a secret would be sampled one by one.", "sampled units are records or owners")
             records = self.plan.unit.vectors if isinstance(mechanism, NoisySum) else 1

@@ -503,8 +503,8 @@ def _cure_of_missing(method: Method, writing: Writing) -> str:
 def _read(
     records: Sequence[SyntheticRecord], writing: Writing, writer: Writer, method: Method
 ) -> tuple[list[SyntheticRecord], Reading]:
-    """Check the texts with the gate; return those that are kept, and its findings. Texts from a Release or a tuned
-    model are always kept; phrases without a language model are not checked."""
+    """Check the texts with the gate; return the records, without the texts that fail, and the findings. Texts from a
+    Release or a tuned model are always kept; phrases without a language model are not checked."""
     if writing.chat is None and method.needs.generation_llm == "optional":
         return list(records), UNREAD
     gate = writer.gate if writing.chat is not None else replace(writer.gate, accept_all=True)
