@@ -209,7 +209,7 @@ ALTERED: dict[str, Callable[[list[Seal]], list[Seal]]] = {
 @pytest.mark.parametrize("alter", ALTERED.values(), ids=ALTERED)
 def test_values_that_are_not_those_of_the_charges_make_no_statement(alter: Callable[[list[Seal]], list[Seal]]) -> None:
     made = gaussian()
-    with pytest.raises(PrivacyError, match="not those that the plan's charges pay for"):
+    with pytest.raises(PrivacyError, match="do not match the charges of the plan"):
         made.with_seals(alter(seals(made)))
 
 
@@ -447,14 +447,14 @@ def test_a_prior_and_a_posterior_are_a_budget_for_secrets() -> None:
         ({"secret_posterior": "1e-3"}, "budget", "secret_prior is missing"),
         ({"secret_prior": "1e-3", "secret_posterior": "1e-4"}, "budget", "secret_prior < secret_posterior < 1"),
         ({"secret_prior": "one", "secret_posterior": "1e-4"}, "budget", "number for secret_prior, got one"),
-        ({**SECRETS, "epsilon": 3}, "budget", r"Two budgets are given.*epsilon and delta, or"),
-        ({**SECRETS, "delta": 0}, "budget", r"Two budgets are given.*epsilon and delta, or"),
+        ({**SECRETS, "epsilon": 3}, "budget", r"Two kinds of budget are given.*epsilon and delta, or"),
+        ({**SECRETS, "delta": 0}, "budget", r"Two kinds of budget are given.*epsilon and delta, or"),
         ({**SECRETS, "owner": "patient"}, "unit", "owners or secrets, not both"),
         ({**SECRETS, "max_records_per_secret": None}, "unit", "max_records_per_secret=M"),
-        ({**EPSILON, "max_records_per_secret": 5}, "unit", "no budget for secrets"),
-        ({**EPSILON, "secrets": "name"}, "unit", "no budget for secrets"),
-        ({**EPSILON, "secrets_file": "names.txt"}, "unit", "no budget for secrets"),
-        ({**EPSILON, "secret_detectors": "email"}, "unit", "no budget for secrets"),
+        ({**EPSILON, "max_records_per_secret": 5}, "unit", "but no budget for secrets"),
+        ({**EPSILON, "secrets": "name"}, "unit", "but no budget for secrets"),
+        ({**EPSILON, "secrets_file": "names.txt"}, "unit", "but no budget for secrets"),
+        ({**EPSILON, "secret_detectors": "email"}, "unit", "but no budget for secrets"),
         ({}, "budget", "No privacy budget given"),
     ],
 )

@@ -297,7 +297,7 @@ def test_the_command_says_the_promise_the_bound_and_the_power(
     ("changes", "words", "problem"),
     [
         ({"epsilon": None, "delta": None}, (), "No privacy budget"),
-        ({"output": None}, (), "no folder"),
+        ({"output": None}, (), "needs a folder"),
         ({"colour": "red"}, (), "no parameter 'colour'"),
         ({"data": None}, (), "No private data"),
         ({}, ("--attacks", "psychic"), "no attack 'psychic'"),

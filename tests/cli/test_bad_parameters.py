@@ -119,7 +119,7 @@ def assert_error(said: Said, code: int, problem: str, cure: str) -> None:
         ("epsilon: 1\nepsilon: 2", "(a name occurs again at line 2, column 1)"),
         ("epsilon: 1\n private: text", "(it is not YAML at line 2, column 9)"),
         ("method: alchemy", "There is no method 'alchemy'"),
-        ("method: [dp-kps]", "The method is not a name"),
+        ("method: [dp-kps]", "`method` is not text"),
         ("epsilon: 0x" + "f" * 9000, "'epsilon': expected a number of at most"),
     ],
 )

@@ -66,7 +66,7 @@ def test_folders_patterns_and_partitions_of_a_store(bucket: str, store: Store) -
     assert rows_of(read(f"{bucket}/t/*/a.csv", label="year", labels="1,2")) == [rows[0], rows[2]]
     twice = [f"{bucket}/t/year=2", f"{bucket}/t/year=2/a.csv"]
     assert texts_of(read_corpus(twice, text="note")) == [rows[2][0]]
-    with pytest.raises(CorpusError, match="Two files of the private table are the same"):
+    with pytest.raises(CorpusError, match="Two files of the private table have the same content"):
         read_corpus([twice[0], f"{twice[1]}?region=us-east-1"], text="note").identity(KEY)
     assert texts_of(read_corpus(bucket, text="note")) == [text for text, _ in rows]
 

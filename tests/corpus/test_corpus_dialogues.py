@@ -136,7 +136,7 @@ def test_every_format_gives_the_same_texts_and_fingerprint(tmp_path: Path) -> No
 )
 def test_a_column_of_another_type_is_told_by_its_type_alone(kind: pa.DataType) -> None:
     table = pa.table({"messages": pa.array([None], kind)})
-    with pytest.raises(CorpusError, match="cannot hold dialogues"):
+    with pytest.raises(CorpusError, match="does not contain dialogues"):
         read_corpus(table, text="messages", roles=ROLES)
 
 

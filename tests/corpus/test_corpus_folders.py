@@ -138,13 +138,13 @@ def test_a_malformed_name_is_an_error_that_does_not_quote_it(tmp_path: Path, nam
 def test_a_column_that_only_some_folders_have_is_an_error_where_it_is_asked_for(tmp_path: Path) -> None:
     put(tmp_path, "year=1/a.csv")
     put(tmp_path, "2/b.csv", "note\nthere\n")
-    with pytest.raises(ConfigError, match="some files' folders, and not of others"):
+    with pytest.raises(ConfigError, match="folders named COLUMN=VALUE, but others are not"):
         read_corpus(tmp_path, text="note", label="year", labels="1,2")
     assert len(texts_of(read_corpus(tmp_path, text="note"))) == 2
 
 
 def test_something_must_stand_in_the_files_themselves(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="none in the files"):
+    with pytest.raises(ConfigError, match="none is in the files"):
         read_corpus(years(tmp_path, "parquet"), text="year")
 
 
@@ -175,7 +175,7 @@ def test_equal_files_of_different_partitions_are_different_rows(tmp_path: Path) 
     corpus = read_corpus(tmp_path, text="note")
     assert len(corpus.identity(KEY).contents) == 2  # the texts, and the bytes once
     put(tmp_path, "year=2/copy.csv")
-    with pytest.raises(CorpusError, match="Two files of the private table are the same"):
+    with pytest.raises(CorpusError, match="Two files of the private table have the same content"):
         read_corpus(tmp_path, text="note").identity(KEY)
 
 
@@ -184,7 +184,7 @@ def test_a_copy_beside_the_partitions_is_a_copy(tmp_path: Path) -> None:
     for copy in ("copy.csv", "t/year=2/month=1/a.csv", "t/b.csv"):
         path = put(tmp_path, copy)
         for sources in ([tmp_path / "t", path], [path, tmp_path / "t"]):
-            with pytest.raises(CorpusError, match="Two files of the private table are the same"):
+            with pytest.raises(CorpusError, match="Two files of the private table have the same content"):
                 read_corpus(sources, text="note").identity(KEY)
         path.unlink()
 

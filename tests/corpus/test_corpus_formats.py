@@ -472,7 +472,7 @@ def test_a_configuration_gives_each_column_its_form_and_the_release_keeps_it() -
      {"boolean": "ja"}, {"boolean": "ja|ja"}, {"missing": [""]}, {"locale": "de", "missing": 3}],
 )  # fmt: skip
 def test_formats_that_say_nothing_clear_are_refused(formats: object) -> None:
-    with pytest.raises(ConfigError, match="formats are not declared as they should be"):
+    with pytest.raises(ConfigError, match="declaration of the formats is invalid"):
         declared_columns({"a": "boolean"}, formats)  # type: ignore[arg-type]
 
 

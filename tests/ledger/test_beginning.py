@@ -162,7 +162,7 @@ def test_another_ledger_that_takes_its_place_meanwhile_is_neither_read_nor_charg
             lambda: ledger.spent("clinic"),
             lambda: ledger.strict_changes,
         ):
-            with pytest.raises(LedgerError, match=rf"not the one that was opened.*id {ledger.id} "):
+            with pytest.raises(LedgerError, match=rf"replaced by a different one.*id {ledger.id} "):
                 use()
 
 

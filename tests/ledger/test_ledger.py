@@ -263,7 +263,7 @@ def test_a_value_is_confirmed_once_and_another_of_the_same_charge_is_refused(led
         lambda: ledger.charge("clinic", plan, run_id="r1"),
         lambda: ledger.charge("clinic", plan, run_id="r1", kept={"sums": "bb"}),
     ):
-        with pytest.raises(LedgerError, match=r"sampled and used already, from another copy.*fresh"):
+        with pytest.raises(LedgerError, match=r"Another copy of this output folder.*fresh"):
             call()
     ledger.charge("clinic", plan, run_id="r1", kept={"sums": "aa", "later": "cc"})
     ledger.charge("clinic", plan, run_id="r2", kept={})
@@ -308,7 +308,7 @@ def test_a_seal_that_is_not_that_of_a_booked_charge_is_not_confirmed(ledger: Led
     seal = replace(seal_of(ledger, "r1"), charge_number=1)
     assert seal == seal_of(ledger, "r1")
     for change in FORGED.values():
-        with pytest.raises(PrivacyError, match="no charge that pays for the value"):
+        with pytest.raises(PrivacyError, match="no charge for the noisy value"):
             ledger.confirm(replace(seal, **change), "aa")  # type: ignore[arg-type]
     with ledger._database.read() as connection:
         assert not any(rows.drawn(connection, run_id) for run_id in ("r1", "r2", "r3"))
@@ -320,7 +320,7 @@ def test_a_contribution_bound_other_than_the_charged_one_is_not_confirmed(ledger
     ledger.open_dataset("clinic", cap=CAP, unit=owner)
     ledger.charge("clinic", pure_plan("0.1", unit=owner), run_id="r1")
     seal = seal_of(ledger, "r1")
-    with pytest.raises(PrivacyError, match="no charge that pays for the value"):
+    with pytest.raises(PrivacyError, match="no charge for the noisy value"):
         ledger.confirm(replace(seal, unit=Unit("owner", 4, "patient")), "aa")
     ledger.confirm(seal, "aa")
 

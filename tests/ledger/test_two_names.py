@@ -74,7 +74,7 @@ def test_a_file_with_two_names_is_refused_before_anything_is_charged(file: Path)
     other = other_name(file)
     for name in (file, other):
         for use in (Ledger, Ledger.create):
-            with pytest.raises(LedgerError, match=r"several names.*link its folder"):
+            with pytest.raises(LedgerError, match=r"several names.*link or mount its folder"):
                 use(name)
     with pytest.raises(LedgerError, match="several names"):
         ledger.charge("clinic", pure_plan("0.1"), run_id="r")

@@ -122,7 +122,7 @@ def test_by_default_nothing_is_looked_for(tmp_path: Path, share: float | None) -
 
 
 def test_pure_privacy_finds_no_terms_and_says_so(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="not under pure differential privacy"):
+    with pytest.raises(ConfigError, match="Discovering terms needs a delta"):
         plan_of(method(tmp_path, noise="laplace"))
     assert len(plan_of(method(tmp_path, noise="laplace", discover_terms=None)).charges) == 2
     with pytest.raises(ConfigError, match="delta"):

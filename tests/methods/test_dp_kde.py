@@ -110,7 +110,7 @@ def test_an_ensemble_has_the_structures_of_the_paper(ensemble: Any, length: int,
     ("parameters", "problem"),
     [
         ({"vocabulary_epsilon": 6}, "leaves nothing"),
-        ({"mode": "iterative", "length": 11}, "No record has sequences of 11 terms"),
+        ({"mode": "iterative", "length": 11}, "Sequences of 11 terms are impossible"),
         ({"top_terms": 9}, "distinct terms"),
         ({"vocabulary": "mine.txt"}, "must not be made from the private data"),
     ],
@@ -246,7 +246,7 @@ def test_an_embedder_without_unit_vectors_is_refused_before_the_charge(vocabular
     made = chosen.plan(BUDGET, PublicFacts(RECORD, NAMES))
     chosen.prepare(bounded([]), made, ready)
     for bad in (Long(), NoNumber()):
-        with pytest.raises(ModelError, match="one unit vector per term"):
+        with pytest.raises(ModelError, match="one vector of length 1 per term"):
             chosen.prepare(bounded([]), made, replace(ready, embedder=bad))
     huge = method(vocabulary, features=100_000, mode="iterative", length=100, terms_per_record=100, top_terms=10**7)
     with pytest.raises(ConfigError, match=r"random features|One noisy value"):

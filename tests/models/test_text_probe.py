@@ -316,8 +316,8 @@ def test_an_embedder_that_answers_everything_is_taken_with_its_dimension() -> No
     [
         (lambda text: [1.0 / len(text), 0.0, 0.0], "fails on an odd public text .ZeroDivisionError"),
         (lambda text: [1.0] * (3 if len(text) < 99 else 4), "fails on an odd public text .ValueError"),
-        (lambda text: [2.0, 0.0, 0.0], "does not answer with unit vectors"),
-        (lambda text: [float("nan"), 0.0, 0.0], "does not answer with unit vectors"),
+        (lambda text: [2.0, 0.0, 0.0], "does not return vectors of length 1"),
+        (lambda text: [float("nan"), 0.0, 0.0], "does not return vectors of length 1"),
         (lambda text: [1.0], "does not answer with one vector per text"),
     ],
 )

@@ -290,7 +290,7 @@ def test_sites_are_the_layers_that_are_named_in_the_last_blocks(causal: CausalMo
         assert (everywhere[0].reads, everywhere[0].gives) == (32, 96)
     with pytest.raises(ConfigError, match="no linear layers called nothing"):
         find_sites(causal.network, targets=[name, "nothing"], layers=None)
-    with pytest.raises(ConfigError, match="stacks no blocks"):
+    with pytest.raises(ConfigError, match="no stack of transformer blocks"):
         find_sites(torch.nn.Linear(16, 16), targets=["all"], layers=None)
 
 

@@ -119,7 +119,7 @@ def test_a_single_candidate_is_chosen(source: NoiseSource) -> None:
     "utilities", [np.zeros(0, dtype=np.int64), np.zeros((2, 2), dtype=np.int64), np.zeros(2), np.zeros(2, np.int32)]
 )
 def test_what_is_no_vector_of_64_bit_integers_is_refused(source: NoiseSource, utilities: NDArray[np.int64]) -> None:
-    with pytest.raises(PrivacyError, match="nothing to choose from"):
+    with pytest.raises(PrivacyError, match="to choose by are empty"):
         source.choose(utilities, scale=1.0)
 
 

@@ -306,7 +306,7 @@ def test_each_step_is_taken_once_whoever_asks() -> None:
     assert paid.between(0, 2).left == 2
     assert paid.between(3, 5).left == 2
     for first, last in ((0, 1), (1, 3), (3, 5)):
-        with pytest.raises(PrivacyError, match="counted twice"):
+        with pytest.raises(PrivacyError, match="used twice"):
             paid.between(first, last)
 
 

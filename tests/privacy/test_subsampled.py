@@ -191,7 +191,7 @@ def test_the_event_and_the_scale_are_known_before_anything_is_drawn() -> None:
 def test_a_paid_charge_counts_the_tokens_of_each_label_once(mechanism: SubsampledTokens) -> None:
     tokens = mechanism.open(SystemNoise())
     assert [tokens.label(number).left for number in (0, 1)] == [20, 20]
-    with pytest.raises(PrivacyError, match="label 1 is counted twice"):
+    with pytest.raises(PrivacyError, match="label 1 would be used twice"):
         tokens.label(1, spent=20)
 
 

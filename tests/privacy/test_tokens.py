@@ -196,7 +196,7 @@ def test_a_named_batch_is_opened_once() -> None:
     tokens = opened(TOKENS)
     tokens.batch("0/1")
     tokens.batch("0/2")
-    with pytest.raises(PrivacyError, match="batch 0/1 is counted twice"):
+    with pytest.raises(PrivacyError, match="batch 0/1 would be used twice"):
         tokens.batch("0/1")
 
 

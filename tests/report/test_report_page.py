@@ -323,7 +323,7 @@ def test_figures_of_another_table_are_not_shown(measured: OutputFolder, name: st
     path.rename(measured.root / "old.parquet")
     make_run(measured.root / "other", [("Another text.", 0)]).synthetic_file("parquet").rename(path)
     (measured.metrics_file if name.startswith("private") else measured.evaluation_file).unlink()
-    with pytest.raises(ConfigError, match="another synthetic table") as caught:
+    with pytest.raises(ConfigError, match="a synthetic table that is no longer in the folder") as caught:
         write_reports(measured, embedder=None)
     assert name in caught.value.problem
     assert name in caught.value.cure

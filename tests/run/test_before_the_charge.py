@@ -117,7 +117,7 @@ def test_a_manifest_that_could_not_be_read_again_is_told_before_the_charge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "MOST_JSON_BYTES", 1000)
-    refused(settings(tmp_path), ConfigError, "could be read again")
+    refused(settings(tmp_path), ConfigError, "could not be loaded")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_an_embedder_without_unit_vectors_for_public_texts_is_told_before_the_ch
 ) -> None:
     for answer in (0.0, 2.0, float("nan")):
         monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec, answer=answer: Odd(word, answer))
-        refused(values(tmp_path), ModelError, "unit vector", run=release)
+        refused(values(tmp_path), ModelError, "vectors? of length 1", run=release)
 
 
 def test_public_clusters_are_made_before_the_charge_and_once(

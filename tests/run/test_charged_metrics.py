@@ -349,7 +349,7 @@ def test_what_is_said_of_metrics_of_another_table_is_true(tmp_path: Path, made: 
     path = made.synthetic_file("parquet")
     own = pq.read_table(path)
     pq.write_table(own.slice(1), path)
-    with pytest.raises(ConfigError, match="another synthetic table") as caught:
+    with pytest.raises(ConfigError, match="a synthetic table that is no longer in the folder") as caught:
         read_released(made.shareable)
     assert "Put that table back" in caught.value.cure
     assert "--fresh` makes it again, and charges again" in caught.value.cure
@@ -359,7 +359,7 @@ def test_what_is_said_of_metrics_of_another_table_is_true(tmp_path: Path, made: 
     assert read_released(made.shareable) is not None
     assert runs_charged(tmp_path / "ledger.sqlite") == 3
     pq.write_table(own, path)
-    with pytest.raises(ConfigError, match="another synthetic table"):
+    with pytest.raises(ConfigError, match="a synthetic table that is no longer in the folder"):
         read_released(made.shareable)
 
 

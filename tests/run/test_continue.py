@@ -204,7 +204,7 @@ def test_data_a_ledger_or_a_copy_of_the_folder_that_changed_are_refused(tmp_path
     shutil.copytree(tmp_path / "out", tmp_path / "copy")
     release(values, resume=True, texts_per_batch=3)
     assert len(drawn) == LABELS * BATCHES
-    with pytest.raises(LedgerError, match="from another copy of this folder"):
+    with pytest.raises(LedgerError, match="Another copy of this output folder"):
         release({**values, "output": str(tmp_path / "copy")}, resume=True, texts_per_batch=3)
     assert len(drawn) == LABELS * BATCHES
 

@@ -22,7 +22,7 @@ from understudy.privacy.unit import Unit
 from understudy.release import Release
 from understudy.run import door as measuring
 
-REFUSED = r"sampled and used already, from another copy of this folder.*fresh"
+REFUSED = r"Another copy of this output folder.*fresh"
 
 
 class Stop(BaseException):

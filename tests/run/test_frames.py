@@ -144,7 +144,7 @@ def test_an_evaluation_takes_frames_and_results_and_tells_how_far_it_is(result: 
     by_table = us.evaluate(pa.Table.from_pylist(rows(60)), result.to_arrow(), **COLUMNS, **MEASURED)
     without_columns = us.evaluate(frame, result, **MEASURED)  # they are those of its Release
     assert by_result.values == by_table.values == without_columns.values
-    with pytest.raises(us.UnderstudyError, match="the result second"):
+    with pytest.raises(us.UnderstudyError, match="the synthetic one second"):
         us.evaluate(result, result, **MEASURED)
 
 

@@ -198,7 +198,7 @@ def test_generating_never_removes_a_release_that_was_paid_for(tmp_path: Path) ->
         running.generate(made, llm="none", records=4, output=tmp_path / "out")
     before.pop(tmp_path / "out" / "release" / "dp-kps.release")
     assert {path: path.read_bytes() for path in before} == before
-    with pytest.raises(ResumeError, match="contains a charged run") as caught:
+    with pytest.raises(ResumeError, match="contains a run that was charged") as caught:
         running.generate(made, llm="none", records=4, output=tmp_path / "paid")
     assert caught.value.cure == "Name another folder with --output."
 

@@ -30,14 +30,14 @@ def config(**changes: Any) -> RunConfig:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"records_per_label": 3}, "must be given by exactly one option"),
+        ({"records_per_label": 3}, "is given by two options"),
         ({"where": "age=3"}, "no typed columns"),
-        ({"guide_candidates": 2}, "for a Release with a guide"),
+        ({"guide_candidates": 2}, "needs a Release with a guide"),
         ({"column_pairs": "tree"}, "but no columns"),
         ({"method": "guided-evolution"}, "needs a language model"),
         ({"llm": "builtin", "llm_batch": True}, "has no batch interface"),
         ({"epsilon": None, "delta": None}, "No privacy budget"),
-        ({"secret_detectors": "email"}, "no budget for secrets"),
+        ({"secret_detectors": "email"}, "but no budget for secrets"),
         ({"labels": None}, "not declared"),
     ],
 )
@@ -69,14 +69,14 @@ def test_what_nobody_says_about_the_texts_is_decided(labels: str, each: int, mon
         found = Job(run_config(unnamed), charges=True, generates=True)
         assert (found.chat.llm, "understudy[local]" in " ".join(found.decided)) == (llm, bool(missing))
         assert Job(config(llm="builtin"), charges=True, generates=True).chat.llm == "builtin"  # as it was said
-    with pytest.raises(ConfigError, match="must be given by exactly one option"):
+    with pytest.raises(ConfigError, match="is given by two options"):
         Job(config(records_per_label=3), charges=True, generates=True)
 
 
 @pytest.mark.parametrize("data", [("a.csv", "b.csv"), ("-",), ()])
 def test_only_what_is_charged_needs_a_name(data: tuple[str, ...]) -> None:
     assert not Job(config(data=data)).promise.dataset
-    with pytest.raises(ConfigError, match="name for the ledger") as told:
+    with pytest.raises(ConfigError, match="ledger needs a name") as told:
         Job(config(data=data), charges=True)
     assert "--dataset NAME" in told.value.cure
 

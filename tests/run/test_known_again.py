@@ -165,7 +165,7 @@ def test_a_file_that_is_there_twice_is_refused_before_the_charge(tmp_path: Path,
         (tmp_path / "notes-2.csv").write_bytes(content)
     else:
         (tmp_path / "notes.csv.gz").write_bytes(gzip.compress(content))
-    with pytest.raises(CorpusError, match=r"are the same, so that each record would count twice") as caught:
+    with pytest.raises(CorpusError, match=r"have the same content, so that each record would count twice") as caught:
         release(values, dataset="notes")
     assert "notes-2" not in str(caught.value)
     assert runs_charged(values["ledger"]) == 0

@@ -58,7 +58,7 @@ def test_without_labels_there_is_nothing_to_do(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"records": None, "records_per_label": 3}, "no total is given"),
+        ({"records": None, "records_per_label": 3}, "share a total number of records"),
         ({"method": "few-shot", "sampling_rate": 0.1, "llm": "builtin"}, "guide"),
         ({"method": "dp-finetune", "declared_records": 2000, "llm": "builtin"}, "label_sizes noisy"),
     ],

@@ -125,7 +125,7 @@ def test_a_measured_value_is_stored_sealed_and_confirmed(folder: Folder) -> None
         assert value.seal.private
         assert store.private
         digest = store.digest("sums", key=folder.ledger.fingerprint_key)
-        with pytest.raises(LedgerError, match="sampled and used already"):
+        with pytest.raises(LedgerError, match="has already sampled and used"):
             folder.ledger.confirm(value.seal, f"not {digest}")  # it is confirmed
     assert [(note.keys(), note["charge"]) for note in notes] == [({"charge", "seconds"}, "sums")]
 
@@ -196,7 +196,7 @@ def test_a_copy_of_the_folder_that_samples_anew_is_refused(folder: Folder) -> No
     folder.measure()
     shutil.rmtree(folder.private)
     (folder.root / "copy").rename(folder.private)
-    with pytest.raises(LedgerError, match="sampled and used already, from another copy"):
+    with pytest.raises(LedgerError, match="Another copy of this output folder"):
         folder.measure()
 
 
@@ -208,7 +208,7 @@ def test_two_copies_that_were_both_charged_confirm_one_value(folder: Folder) -> 
     with folder.open() as store, RunStore.open(folder.root / "copy" / "private", noise="system") as other:
         doors = [folder.door(store), folder.door(other)]
         doors[0].measure("sums", QUERY, Corpus())
-        with pytest.raises(LedgerError, match="sampled and used already, from another copy"):
+        with pytest.raises(LedgerError, match="Another copy of this output folder"):
             doors[1].measure("sums", QUERY, Corpus())
 
 
@@ -236,7 +236,7 @@ def test_a_value_whose_seal_was_edited_is_refused(folder: Folder, change: dict[s
     with folder.open() as store:
         receipt = folder.ledger.charge("d", PLAN, run_id=store.run_id, kept=_confirmed(folder, store.run_id))
         door = Measurements(PLAN, receipt, SystemNoise(), store, folder.ledger, ROWS)
-        with pytest.raises(PrivacyError, match=r"sealed for another run, charge or table|has no valid seal"):
+        with pytest.raises(PrivacyError, match=r"sealed for another run, charge or table|seal is missing"):
             door.measure("sums", QUERY, Corpus())
 
 
@@ -259,11 +259,13 @@ def test_an_edited_value_is_not_what_the_ledger_has_confirmed(folder: Folder, ed
     else:
         folder.reseal(rows="of another table")
     with folder.open() as store:
-        with pytest.raises(LedgerError, match="sampled and used already"):
+        with pytest.raises(LedgerError, match="has already sampled and used"):
             folder.door(store)
         receipt = folder.ledger.charge("d", PLAN, run_id=store.run_id, kept=_confirmed(folder, store.run_id))
         door = Measurements(PLAN, receipt, SystemNoise(), store, folder.ledger, ROWS)
-        with pytest.raises((LedgerError, PrivacyError), match=r"used already|no valid seal|sealed for another run"):
+        with pytest.raises(
+            (LedgerError, PrivacyError), match=r"already sampled and used|seal is missing|sealed for another run"
+        ):
             door.measure("sums", QUERY, Corpus())
 
 
@@ -317,7 +319,7 @@ def test_the_ledger_refuses_a_value_of_insecure_noise_and_it_is_not_handed_on(
     with folder.open(origin) as store:
         door = folder.door(store, noise=INSECURE[origin]())
         for _ in range(2):
-            with pytest.raises(PrivacyError, match="no charge that pays for the value"):
+            with pytest.raises(PrivacyError, match="no charge for the noisy value"):
                 door.measure("sums", QUERY, Corpus())
 
 
@@ -365,7 +367,7 @@ def test_a_receipt_that_no_ledger_gave_seals_nothing_that_a_ledger_confirms(fold
     with folder.open() as store:
         receipt = Receipt(store.run_id, PLAN, **booked)  # type: ignore[arg-type]
         door = Measurements(PLAN, receipt, SystemNoise(), store, folder.ledger, ROWS)
-        with pytest.raises(PrivacyError, match="no charge that pays for the value"):
+        with pytest.raises(PrivacyError, match="no charge for the noisy value"):
             door.measure("sums", QUERY, Corpus())
 
 
@@ -377,7 +379,7 @@ def test_a_charge_of_another_plan_confirms_no_value(folder: Folder) -> None:
         number = booked.seal("sums", noise="system", rows=ROWS).charge_number
         receipt = Receipt(store.run_id, PLAN, ledger_id=folder.ledger.id, charge_number=number)
         door = Measurements(PLAN, receipt, SystemNoise(), store, folder.ledger, ROWS)
-        with pytest.raises(PrivacyError, match="no charge that pays for the value"):
+        with pytest.raises(PrivacyError, match="no charge for the noisy value"):
             door.measure("sums", QUERY, Corpus())
 
 
@@ -475,7 +477,7 @@ def test_a_sampled_sum_is_planned_for_one_record_and_needs_its_rates(tmp_path: P
     mechanism = SampledSum(9.0, (((1.0, 4),),), QUERY.sensitivity, (3,))
     corpus = Corpus()
     with RunStore.open(tmp_path, noise="none") as store:
-        with pytest.raises(PrivacyError, match="Only a sum over sampled records has rates"):
+        with pytest.raises(PrivacyError, match="Sampling rates were given"):
             secret_door(store, Unit("secret", 4), mechanism).measure("sums", QUERY, corpus)
         assert corpus.reads == []
         value = secret_door(store, Unit("secret", 4), mechanism).measure("sums", QUERY, corpus, rates=1.0)

@@ -51,7 +51,7 @@ def test_the_main_job_in_five_lines(tmp_path: Path, method: us.DPKPS, ledger: st
 
 
 def test_rows_in_memory_need_a_name_for_the_ledger(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:
-    with pytest.raises(us.UnderstudyError, match="no name for the ledger"):
+    with pytest.raises(us.UnderstudyError, match="ledger needs a name"):
         us.run(in_memory(), method, BUDGET, llm="none", records_per_label=1, ledger=ledger)
     result = us.run(in_memory(), method, BUDGET, llm="none", records=3, ledger=ledger, dataset="visits")
     assert len(result.records) == 3

@@ -186,7 +186,7 @@ def test_what_failed_before_the_charge_may_be_mended_in_the_same_folder(
     write_csv(tmp_path / "copy.csv", rows())
     assert runs_charged(values["ledger"]) == 0
     run(values, max_bad_rows=0.05)
-    with pytest.raises(LedgerError, match="This content is known as 'notes'"):
+    with pytest.raises(LedgerError, match="The ledger knows these data as the dataset 'notes'"):
         run(values, data=str(tmp_path / "copy.csv"), output=str(tmp_path / "copy"))
     with pytest.raises(BudgetExceeded):
         run(values, data=str(tmp_path / "copy.csv"), output=str(tmp_path / "copy"), dataset="notes")

@@ -195,7 +195,7 @@ def test_a_secret_in_more_records_than_declared_stops_the_run_before_any_charge_
     """And the same folder goes on with a higher cap."""
     values = protecting(tmp_path, **named(tmp_path, what))
     said = understudy("run", *flags({**values, "max_records_per_secret": 2}), code=3)
-    assert "A secret is in more records than was declared." in said.err
+    assert "A secret is in more records than the declared maximum." in said.err
     told = said.err.replace(str(tmp_path), "")
     assert not any(private in told for private in ("pat", "clinic.example", "dr-", "Number", " 3 ", " 8 "))
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
@@ -337,9 +337,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         | {"epsilon": "1", "delta": "1e-6"},
         "promises secret protection, not",
     ),
-    "both budgets": ({"epsilon": "1", "delta": "1e-6"}, "Two budgets are given"),
+    "both budgets": ({"epsilon": "1", "delta": "1e-6"}, "Two kinds of budget are given"),
     "no cap": ({"max_records_per_secret": None}, "max_records_per_secret is missing"),
-    "no secrets": ({"secret_detectors": None}, "Nothing says how to recognise secrets"),
+    "no secrets": ({"secret_detectors": None}, "no option says how to find them"),
     "owners too": ({"owner": "clinician"}, "protects owners or secrets"),
     "no public corpus": ({"public_corpus": None}, "clusters of a public corpus"),
     "a private public corpus": ({"public_corpus_is_public": None}, "must not be made from the private data"),

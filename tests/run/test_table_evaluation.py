@@ -181,7 +181,7 @@ def test_a_table_with_other_cells_is_another_table(tmp_path: Path, run: Callable
     made.synthetic_file("csv").write_bytes(same.read_bytes())
     write_reports(made, embedder=None)
     made.synthetic_file("csv").write_bytes(other.read_bytes())
-    with pytest.raises(ConfigError, match="measured on another synthetic table"):
+    with pytest.raises(ConfigError, match="measured on a synthetic table that is no longer"):
         write_reports(made, embedder=None)
 
 

@@ -209,7 +209,7 @@ def test_the_writer_is_shown_no_numbers_and_dates_which_it_would_copy(
 
 @pytest.mark.parametrize("asked", ["wing", "ward,", "", "id"])
 def test_a_prompt_cannot_show_a_column_that_rows_do_not_have(tmp_path: Path, made: Release, asked: str) -> None:
-    with pytest.raises(ConfigError, match="rows have no such column"):
+    with pytest.raises(ConfigError, match="the rows do not have it"):
         us.generate(made, llm="none", records=5, prompt=prompt_file(tmp_path, prompt_columns=asked))
 
 
@@ -250,7 +250,7 @@ def test_identifiers_are_made_up_and_never_read(tmp_path: Path) -> None:
     columns = run(values).columns
     assert list(columns)[:2] == ["note", "department"]
     assert len(set(columns["number"])) == 40
-    with pytest.raises(ConfigError, match="Only identifiers"):
+    with pytest.raises(ConfigError, match="All declared columns are identifiers"):
         run(tables(tmp_path, columns="number=identifier", label=None, labels=None, output=str(tmp_path / "other")))
 
 
@@ -457,10 +457,10 @@ def test_a_resumed_run_with_other_columns_names_those_that_changed(tmp_path: Pat
         ({"column_pairs": "ward*wing"}, "is not a pair"),
         ({"columns": None, "where": "ward=A"}, "no typed columns"),
         ({"label": "fee", "labels": None}, "no label"),
-        ({"label": "ward", "labels": "A,B"}, "declared a second time"),
+        ({"label": "ward", "labels": "A,B"}, "declared as well"),
         ({"label": "ward*ward", "labels": None}, "names a column twice"),
         ({"label": "ward*wing", "labels": None}, "names a column that columns does not declare"),
-        ({"label": "ward", "labels": None, "labels_from_data": True}, "declared a second time|both|Choose one"),
+        ({"label": "ward", "labels": None, "labels_from_data": True}, "declared as well|both|Choose one"),
     ],
     ids=lambda each: str(each)[:40],
 )
@@ -473,7 +473,7 @@ def test_bad_settings_charge_nothing(tmp_path: Path, changes: dict[str, Any], pr
 
 def test_a_column_that_prompts_cannot_show_is_told_before_the_charge(tmp_path: Path) -> None:
     values = tables(tmp_path, 20, prompt=prompt_file(tmp_path, prompt_columns="wing"))
-    with pytest.raises(ConfigError, match="rows have no such column"):
+    with pytest.raises(ConfigError, match="the rows do not have it"):
         run(values)
     assert not runs_charged(values["ledger"])
 

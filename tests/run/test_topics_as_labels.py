@@ -268,7 +268,7 @@ def _own(**changes: Any) -> dict[str, Any]:
     [
         ({"label": "department", "labels": "cardiology,dermatology"}, "found in place of labels"),
         ({"label": "department", "labels_from_data": True}, "found in place of labels"),
-        ({"topics": 1}, "One topic"),
+        ({"topics": 1}, "At least two topics"),
         ({"topics": 0}, "topics"),
         ({"topics": True}, "topics"),
         ({"topics": "some"}, "topics"),

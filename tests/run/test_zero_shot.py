@@ -58,9 +58,9 @@ def test_a_folder_with_a_promise_is_not_written_to(tmp_path: Path, varied_chat: 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"labels": ["a"], "records": 1, "records_per_label": 1}, "must be given by exactly one option"),
+        ({"labels": ["a"], "records": 1, "records_per_label": 1}, "is given by two options"),
         ({"labels": ["a", "a"], "records": 1}, "a"),
-        ({"labels": ["a"], "records": 1, "llm": "none"}, "A baseline is written by a language model"),
+        ({"labels": ["a"], "records": 1, "llm": "none"}, "A language model writes the baseline"),
         ({"labels": ["a"], "records": 1, "zebra": 2}, "zebra"),
         ({"labels": ["a"], "records": 1, "min_words": 9, "max_words": 3}, "min_words"),
     ],

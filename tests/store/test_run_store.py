@@ -107,7 +107,7 @@ def test_values_come_back_exactly(folder: Path) -> None:
 
 def test_a_value_is_kept_once(store: RunStore) -> None:
     store.keep("round 1", {"x": np.zeros(2)})
-    with pytest.raises(PrivacyError, match="made once"):
+    with pytest.raises(PrivacyError, match="sampled only once"):
         store.keep("round 1", {"x": np.ones(2)})
     found = store.value("round 1")
     assert found is not None
@@ -158,7 +158,7 @@ def test_what_is_public_has_no_seal_and_is_no_noisy_value(store: RunStore) -> No
     assert store.seals() == []
     assert store.digest("seeds", key=b"key") is None
     assert not store.private, "nothing private is kept"
-    with pytest.raises(PrivacyError, match="no valid seal"):
+    with pytest.raises(PrivacyError, match="seal is missing"):
         store.sealed("seeds")
     store.keep("noise", {"x": np.zeros(2)}, seal=SEAL)
     assert store.private, "what is public takes nothing from it"
@@ -184,7 +184,7 @@ def test_a_seal_of_noise_of_another_origin_is_not_kept(
 
 def test_a_seal_of_another_value_is_refused(store: RunStore) -> None:
     store.keep("other", {"x": np.zeros(2)}, seal=SEAL)
-    with pytest.raises(PrivacyError, match="no valid seal"):
+    with pytest.raises(PrivacyError, match="seal is missing"):
         store.sealed("other")
 
 

@@ -1,1 +1,1 @@
-"""Attacks that try to break the promise: lower bounds on epsilon, to compare with the promised upper one."""
+"""Audits: attacks on the privacy guarantee, which give lower bounds on epsilon to compare with the promised one."""

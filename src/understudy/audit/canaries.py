@@ -1,8 +1,8 @@
 """Canaries: made-up records, each planted with probability 1/2.
 
 A canary begins like a record of the corpus (in-distribution prefix) and ends in rare public terms that are in no record
-of the corpus and in no other canary (rare suffix). Prefix, suffix and label are chosen before the coins, and the coins
-come from the operating system: only the run's output reveals them."""
+of the corpus and in no other canary (rare suffix). Prefix, suffix and label are chosen first. Then the operating
+system's randomness decides which canaries are planted, so that only the run's output can reveal it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Canary:
         prefix: the first words of a record of the corpus; may be empty.
         terms: rare public terms, in no other canary.
         label: the label of the record that the prefix is from; None without labels.
-        planted: the coin.
+        planted: whether it was planted, decided by a fair coin.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Canaries:
 
     @property
     def planted(self) -> NDArray[np.bool_]:
-        """Return which canaries were planted, by their coins: ``Bool[m]``."""
+        """Return which canaries were planted, ``Bool[m]``."""
         return np.array([canary.planted for canary in self.all], dtype=bool)
 
     def save(self, path: Path, *, settings: str) -> None:
@@ -114,12 +114,12 @@ def make_canaries(
     per_canary: int,
     prefixes: Sequence[tuple[str, Label | None]],
 ) -> Canaries:
-    """Make ``count`` canaries and toss their coins.
+    """Make ``count`` canaries, and decide at random which of them are planted.
 
     Args:
         terms: a public vocabulary, the most frequent terms first.
         taken: indices of the terms that are in the corpus, and so in no suffix.
-        prefixes: with their labels; used again from the start if there are fewer than canaries.
+        prefixes: first words with the label of their record; repeated in turn if there are fewer than canaries.
 
     Raises ConfigError if the vocabulary has too few terms that are not in the corpus.
     """
@@ -187,7 +187,7 @@ def choose_canaries(
                 clean = words if finder is None or not finder.find(words) else ""
                 prefixes.append((clean, corpus.labels[label] if corpus.labels else None))
     if not prefixes:
-        raise CorpusError("There is no record to plant canaries among.", "Give a table with records.")
+        raise CorpusError("The table has no record, so canaries cannot be hidden in it.", "Give a table with records.")
     return make_canaries(count, terms=terms, taken=frozenset(taken), per_canary=suffix_terms, prefixes=prefixes)
 
 

@@ -1,6 +1,5 @@
-"""A table and its neighbours: one unit less, more, or replaced. The unit that changes is always the last one.
-
-So the other units keep their positions, and thus their coins, in both tables of a pair.
+"""A table and its neighbours: one privacy unit less, more, or replaced. The unit that changes is always the last one,
+so that the other units keep their positions, and with these their random decisions, in both tables of a pair.
 """
 
 from __future__ import annotations
@@ -58,7 +57,9 @@ def neighbours_of(corpus: Corpus, unit: Unit, finder: SecretFinder | None, *, sk
     others = units.pop(None, [])  # without a secret
     names = sorted(units, key=lambda name: (len(json.dumps(units[name], default=str)), str(name)))
     if len(names) < _FEWEST:
-        raise ConfigError("The table has too few units to replay a run on.", f"Give one with {_FEWEST} or more.")
+        raise ConfigError(
+            "The table has too few records, owners or secrets to replay a run on.", f"Give one with {_FEWEST} or more."
+        )
 
     def without(name: Any) -> Rows:
         return [*others, *(row for other in units if other != name for row in units[other])]

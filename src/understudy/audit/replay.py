@@ -1,8 +1,9 @@
 """Replay a run on a neighbour of its table: with the released values given, nothing else may differ.
 
 A run is made twice, and nothing is charged. The first records every value that passes the door between the private
-records and the released values. The second reads a neighbour: one unit less, more, or replaced. At the door it gets the
-values of the first. Everything else it does must be the same, and each exact sum may differ only by its sensitivity.
+records and the released values. The second reads a neighbour of the table: one unit less, more, or replaced. At the
+door it gets the values of the first run. Everything else it does must be the same, and each exact sum may differ only
+by its sensitivity.
 
 The idea is that of dp-recorder (arXiv:2602.17454), for functions; this is for whole runs.
 """

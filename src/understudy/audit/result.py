@@ -63,7 +63,7 @@ def guess_rules(canaries: int) -> tuple[GuessRule, ...]:
 
 
 def largest_bound(rules: Sequence[GuessRule], *, canaries: int, delta: float, confidence: float) -> float:
-    """Return the power of the audit: the bound on epsilon if every guess were right."""
+    """Return the bound on epsilon if every guess were right: no audit with this many canaries can show more."""
     return max(
         lower_bound(rule.guesses, rule.guesses, canaries=canaries, delta=delta, confidence=confidence) for rule in rules
     )

@@ -113,7 +113,7 @@ def audit_run(
     started = time.monotonic()
     place = config.output
     if place is None:
-        raise ConfigError("There is no folder for the results.", "Name one with --output FOLDER.")
+        raise ConfigError("An audit needs a folder for its results.", "Name one with --output FOLDER.")
     config, _ = fitted(config)  # also that of a run in the same folder, since the audit's own run finds none
     job = job_of(config)
     plan = job.plan()
@@ -192,7 +192,7 @@ def promise(plan: Plan) -> tuple[float, float]:
 
 @contextmanager
 def _locked(output: OutputFolder) -> Iterator[Path]:
-    """Lock the audit's folder in ``private/``: another audit at the same time would toss other coins."""
+    """Lock the audit's folder in ``private/``, because another audit at the same time would choose other canaries."""
     try:
         folder = private_folder(output.make_private() / FOLDER)
     except OSError as error:

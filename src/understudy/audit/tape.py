@@ -1,6 +1,6 @@
-"""One run on tape: the values at its door, and everything else it does; and the same run with a first one's values.
+"""Record a run: the values that pass its door, and everything else it does. Replay a second run with these values.
 
-A run that is taped is NOT PRIVATE: its noise is seeded, and nothing is charged.
+A recorded run is NOT PRIVATE: its noise is seeded, and nothing is charged.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Tape:
         self.done.append((kind, detail))
 
     def draw(self, key: str, exact: NDArray[np.int64], make: Callable[[], Any], moved: _Moved) -> Any:
-        """Return a noisy value: a new one, or that of the first run with the same number."""
+        """Return a noisy value: the next one of the first run or, if this is the first run, the result of ``make``."""
         if self.first is None:
             result = make()
         else:
@@ -174,8 +174,8 @@ def _moved(mechanism: Any, kind: NoiseKind | None, scale: float, records: int) -
 
 
 class _Source(InsecureSeededNoise):
-    """Noise of one charge. All units are in every sample; other coins are the same for the units that remain, as the
-    one that changes is the last."""
+    """The noise of one charge. All units are in every sample. Other random decisions are the same for the units that
+    remain, since the one that changes is the last."""
 
     def __init__(self, tape: Tape, charge: str, mechanism: Any, records: int) -> None:
         digest = hashlib.sha256(f"{charge} {len(tape.drawn)}".encode()).digest()
@@ -243,7 +243,7 @@ class _Union:
 
 
 class _Door(Measurements):
-    """The door, with a tape."""
+    """The door between private records and released values, with every value recorded or replayed."""
 
     tape: Tape
 
@@ -351,7 +351,7 @@ class _Lines(logging.Handler):
 
 
 def watch(config: RunConfig, output: OutputFolder, tape: Tape) -> None:
-    """Make the run and record everything that it does."""
+    """Make the run that ``config`` describes, and record on ``tape`` everything that it does."""
     listener = Listener(
         lambda line: tape.did("message", line),
         lambda what, done, total: tape.did("progress", f"{what} {done} of {total}"),

@@ -143,7 +143,7 @@ def check_types(types: pa.Schema, schema: Schema, shown: str, dtypes: Mapping[st
     dialogues = schema.text if schema.form.roles and kinds.get(schema.text or "") != "string" else None
     if dialogues is not None and not is_dialogue(types.field(dialogues).type):
         raise CorpusError(
-            f"The column {dialogues!r} cannot hold dialogues.",
+            f"The column {dialogues!r} does not contain dialogues.",
             "Write it as lists of objects with a role and a content, both strings, or as their JSON.",
         )
     texts = () if schema.form.roles or schema.record_columns else schema.text_columns

@@ -138,7 +138,8 @@ def fault_of(kind: str, schema: Schema) -> CorpusError:
 
 
 def too_many_bad_rows(*, kept: Path | None) -> CorpusError:
-    """Return the error if more than the declared share of the rows would be skipped; ``kept`` as for one of them."""
+    """Return the error for a table in which more than the declared share of the rows would be skipped; ``kept`` is the
+    private folder that stores their numbers."""
     where = f" ({kept / COUNTS_FILE} counts what is wrong)" if kept else ""
     return CorpusError(
         "More rows are unusable than --max-bad-rows allows.",

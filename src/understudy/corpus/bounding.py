@@ -72,7 +72,8 @@ class BoundedBatch:
         return replace(self, texts=texts, labels=labels, shares=shares, units=units, cells=cells, hashes=tuple)
 
     def with_those_of(self, others: Sequence[BoundedBatch]) -> BoundedBatch:
-        """Return the records of this batch and of ``others``, of the same corpus; without hashes."""
+        """Return one batch with the records of this batch and of ``others``, all of the same corpus. It has no
+        hashes."""
         every = [self, *others]
         cells = [each.cells for each in every if each.cells is not None]
         labels, shares, units = (
@@ -135,8 +136,8 @@ class BoundedCorpus:
     label: Callable[[Sequence[str]], NDArray[np.int32]] | None = None
 
     def map(self, function: Callable[[BoundedCorpus], R]) -> Iterator[R]:
-        """Yield ``function`` of each part, on the engine, in the parts' order. Parts are disjoint and together contain
-        all records; an owner's records are all in one part.
+        """Call ``function`` with each part of the records on the engine; yield the results in the parts' order. Parts
+        are disjoint and contain all records; an owner's records are in one part. Without an engine there is one part.
         """
         if self.engine is None:
             yield function(self)
@@ -214,7 +215,7 @@ class BoundedCorpus:
 
     @cached_property
     def _kept(self) -> dict[bytes, tuple[bytes, ...]]:
-        """Return for each owner the smallest k distinct record hashes."""
+        """Return, for each owner, the k smallest distinct hashes of its records."""
         kept: dict[bytes, tuple[bytes, ...]] = {}
         for batch in self.corpus.batches():
             for owner, record in self._digests(batch):

@@ -110,7 +110,7 @@ class Corpus:
         pass. CorpusError if it cannot be read further, or has a bad row and is read with ``on_bad_row="error"``.
         """
         if batch_size < 1:
-            raise ConfigError(f"A batch of {batch_size} rows is not possible.", "Use a batch size of at least 1.")
+            raise ConfigError(f"A batch size of {batch_size} is not possible.", "Use a batch size of at least 1.")
         check = RowCheck(self.schema, max_cell_bytes=self._reading.max_cell_bytes, known=self.schema.label_index)
         return self._batches(self._records(check), batch_size)
 
@@ -137,7 +137,7 @@ class Corpus:
         return self._reading.on_bad_row == "skip" or self.schema.clamps
 
     def require_usable(self, bad_share: float) -> None:
-        """Check that the share of all rows that was skipped, 0 to 1, is within the declared one; else CorpusError."""
+        """Raise CorpusError if ``bad_share``, the share of all rows that was skipped, exceeds the declared maximum."""
         if self._reading.on_bad_row == "skip" and bad_share > self._reading.max_bad_rows:
             raise too_many_bad_rows(kept=self._reading.private_dir)
 
@@ -153,8 +153,8 @@ class Corpus:
         return next(iter(self._texts(key).digests), "")
 
     def identity(self, key: bytes, *, texts: tuple[str, ...] | None = None) -> Identity:
-        """Return all hashes that identify the table: of its texts (``texts``, if they are known already), and of its
-        sources. Takes one or two passes.
+        """Return all hashes that identify the table: of its texts (pass ``texts`` if these are known already), and of
+        its files or rows in memory. Takes one or two passes.
         """
         texts = self._texts(key).digests if texts is None else texts
         if not texts:  # all tables without a record are alike: they identify nothing

@@ -137,7 +137,7 @@ def identity_of(sources: Iterable[Source], key: bytes) -> tuple[str, ...]:
                 raise damaged(source.shown) from None
             if any(_is_copy(source.partitions, seen.setdefault(digest, set())) for digest in digests):
                 raise CorpusError(
-                    "Two files of the private table are the same, so that each record would count twice.",
+                    "Two files of the private table have the same content, so that each record would count twice.",
                     "Name only one of them; a pattern such as 'notes*' matches both notes.csv and notes.csv.gz.",
                 )
             for digest in digests:

@@ -95,7 +95,7 @@ def readings(text: str) -> tuple[str, ...]:
     """Return the possible readings of a text with invisible characters: each treated by its kind, all as nothing, and
     all as blanks. A text without any has one reading.
 
-    A text without any has one way. ``Smi`` and ``th`` with a space of no width between them look like one word.
+    ``Smi`` and ``th`` with a space of no width between them look like one word.
     """
     found = _ASCII_INVISIBLE if text.isascii() else _invisible()
     if not found.search(text):

@@ -252,12 +252,12 @@ class _Files:
         in_folders = [set(dict(file.partitions)).intersection(self.schema.columns) for file in self.files]
         if any(columns != in_folders[0] for columns in in_folders):
             raise ConfigError(
-                "A column is in the names of some files' folders, and not of others'.",
+                "Some files are in folders named COLUMN=VALUE, but others are not.",
                 "Give all files folders named COLUMN=VALUE, in the same place below the folder or pattern.",
             )
         if in_folders[0].issuperset(self.schema.columns):
             raise ConfigError(
-                "All requested columns are in the names of folders, and none in the files.",
+                "All requested columns are in the names of folders, but none is in the files.",
                 "Name a column that is in the files.",
             )
         looks: list[ColumnTypes] = []
@@ -303,8 +303,8 @@ class _Files:
 
 
 def _require_columns(rows: Iterable[Iterable[object]], schema: Schema, elsewhere: Collection[str] = ()) -> None:
-    """See that each column occurs in some row of a table whose rows name their own; else CorpusError. Reads on only
-    until all are found: in most tables one row."""
+    """Raise CorpusError unless each column of ``schema`` occurs in some row, in a table whose rows name their columns
+    themselves. Reads only until all columns are found: in most tables one row."""
     waiting = [column for column in schema.columns if column not in elsewhere]
     empty = True
     for names in rows:
@@ -410,12 +410,12 @@ def read_corpus(
         found, label_type = cross_labels(crossed), "string"
         if labels_from_data or (labels is not None and (isinstance(labels, str) or tuple(labels) != found)):
             raise ConfigError(
-                "The label is made of typed columns, and its labels are declared a second time.",
+                "The label is made of typed columns, but its labels are declared as well.",
                 "Leave --labels and --labels-from-data out: the columns' own values are the labels.",
             )
         labels = found
     if labels is not None and labels_from_data:
-        raise ConfigError("Labels are declared and to be read from the data.", "Choose one of the two.")
+        raise ConfigError("Labels are declared, but are also to be read from the data.", "Choose one of the two.")
     if label is not None and labels is None and not labels_from_data:
         if class_names(source, label) is None:
             raise undeclared(label, [column.name for column in declared])
@@ -546,7 +546,8 @@ def require_header(sources: Sequence[str], columns: Iterable[str], reading: Read
 
 
 def is_value(name: str) -> bool:
-    """Return whether it is not a name: without a letter, long, or a number, a date or an address."""
+    """Return whether a header cell looks like a value instead of a column's name: it has no letter, is long, or is a
+    number, a date or an address."""
     if len(name) > _LONGEST_NAME or not any(map(str.isalpha, name)) or _IN_VALUES.search(name):
         return True
     plain = tidy(name).replace("_", "")

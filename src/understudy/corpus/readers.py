@@ -69,7 +69,7 @@ def header_error(
 
 
 def as_asked(names: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """Return a header's names, without surrounding blanks unless a requested name has them."""
+    """Return the names in a header. Blanks around a name are removed, unless a requested name has the same blanks."""
     return [name if name in columns else name.strip() for name in names]
 
 

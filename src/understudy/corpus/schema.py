@@ -48,7 +48,7 @@ class Schema:
     def __post_init__(self) -> None:
         if (self.text is not None) + bool(self.form.fields) + bool(self.record_columns) != 1:
             raise ConfigError(
-                "Exactly one of a text column and record columns must be named.",
+                "Either a text column or record columns must be named, but not both.",
                 "Give --text COLUMN, --text A,B,C for several that are written together, or --record-columns A,B,C to "
                 "make JSON records of several columns.",
             )
@@ -99,7 +99,8 @@ class Schema:
 
 
 def require_told(form: TextForm, columns: Sequence[Column], *, crossed: Sequence[Column]) -> None:
-    """Check that typed columns computed from a dialogue are declared as such; none of them may be in ``crossed``."""
+    """Raise ConfigError unless typed columns with the names of values computed from a dialogue are declared like these
+    values, and none of them is in ``crossed``."""
     told = {column.name: column for column in columns if column.name in form.told}
     for name in (column.name for column in columns if form.roles and column.name not in told):
         kind, dot, of = name.partition(".")

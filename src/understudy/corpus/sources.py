@@ -81,7 +81,10 @@ class Reading:
         if not 0 <= self.max_bad_rows <= 1:
             raise ConfigError(f"{self.max_bad_rows!r} is not a share of the rows.", "Give max_bad_rows from 0 to 1.")
         if self.max_cell_bytes < 1:
-            raise ConfigError(f"A limit of {self.max_cell_bytes} bytes per cell leaves no text.", "Use at least 1.")
+            raise ConfigError(
+                f"With a limit of {self.max_cell_bytes} bytes per cell, every row would be bad.",
+                "Set max_cell_bytes to at least 1.",
+            )
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
             raise ConfigError(f"{self.delimiter!r} cannot separate cells.", "Use one character, such as ';'.")
         if self.quotes not in (None, *get_args(Quotes)):
@@ -170,7 +173,9 @@ def find_files(sources: Iterable[str | os.PathLike[str]], *, format: str | None)
             found.setdefault((file.store, file.path if file.store else str(Path(file.path).resolve())), file)
     files = tuple(found.values())
     if len({file.format for file in files}) > 1:
-        raise ConfigError("The files are of different formats.", "Give files of one format, or name it with --format.")
+        raise ConfigError(
+            "The files have different formats.", "Give files of one format, or name the format of all with --format."
+        )
     return files
 
 
@@ -350,7 +355,7 @@ def _of_one_format(listed: Sequence[str], folder: str, shown: str, format: str |
 
 
 def _folders_above(paths: Iterable[str]) -> set[str]:
-    """Return all folders of this machine above files, also those that links lead to."""
+    """Return all folders of this machine that contain the files, at any level, including those that links lead to."""
     direct = {folder for path in map(Path, paths) for folder in (path.absolute().parent, path.resolve().parent)}
     return {str(folder) for each in direct for folder in (each, *each.parents)}
 
@@ -432,13 +437,14 @@ def parse_address(shown: str) -> Address | None:
     pattern, known = _STORES[scheme]
     if re.fullmatch(pattern, authority, re.ASCII) is None:
         raise ConfigError(
-            f"What follows {scheme}:// is not only a bucket or container (is there a key or password in it?).",
+            f"The text after {scheme}:// is more than a bucket or container (does it contain a key or password?).",
             _NO_CREDENTIALS,
         )
     options = [option.partition("=") for option in query.split("&")] if query else []
     if any(name not in known or "@" in unquote(value) for name, _, value in options):
         raise ConfigError(
-            f"An option in an address of {scheme}:// is not taken (only {', '.join(sorted(known))}).", _NO_CREDENTIALS
+            f"An address of {scheme}:// has an unsupported option (only {', '.join(sorted(known))} may be given).",
+            _NO_CREDENTIALS,
         )
     return Address(f"{scheme}://{authority}" + (f"?{query}" if query else ""), key)
 
@@ -457,7 +463,8 @@ def _opened(store: str) -> tuple[Any, str]:
 
 
 def asked(shown: str, question: Callable[[], T]) -> T:
-    """Return a file system's answer to ``question``; else a CorpusError that quotes only ``shown``."""
+    """Call ``question``, which uses a file system, and return its answer. If it fails, raise a CorpusError that quotes
+    only ``shown``."""
     try:
         return question()
     except (OSError, ValueError, pa.ArrowException) as error:

@@ -137,8 +137,8 @@ def _with_values(value: object, depth: int = 0) -> object:
 def _answer(
     turn: Mapping[object, object], asked: Sequence[tuple[object, Part]], answers: Mapping[int, Part]
 ) -> dict[int, Part] | BadRow:
-    """Return the answer of a tool, by the place of its call: the first unanswered call with the given id and the
-    tool's name, if these are given. ``asked`` are the calls of the turn before, with their ids.
+    """Return a tool's answer, keyed by the position of its call in ``asked``, the calls of the turn before with their
+    ids. The answer belongs to the first unanswered call with its id and tool, as far as the turn names these.
     """
     content, own, name = turn.get(CONTENT), turn.get(TOOL_CALL_ID), turn.get(NAME)
     if _says_more(turn, (ROLE, CONTENT, TOOL_CALL_ID, NAME)) or not isinstance(content, str | None):
@@ -154,7 +154,7 @@ def _in_order(answers: Mapping[int, Part]) -> list[Part]:
 
 
 def _says_more(item: Mapping[object, object], known: Sequence[str]) -> bool:
-    """Return whether another key has a value."""
+    """Return whether an item has a value under a key that is not among ``known``."""
     others = (value for key, value in item.items() if key not in known)
     return any(not (value is None or (isinstance(value, list) and not value)) for value in others)
 

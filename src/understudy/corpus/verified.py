@@ -120,8 +120,8 @@ def _contents_of_piece(piece: Corpus, *, key: bytes) -> _Found:
 
 class VerifiedCorpus(Corpus):
     """The corpus whose :func:`contents` under ``key`` were charged. Every pass checks at its end (and at that of each
-    piece) that it read the same rows in the same order. The order matters if the incidence of secrets is public: it
-    refers to records by their places.
+    piece) that it read the same rows in the same order. The order matters if the incidence of secrets is public,
+    because the incidence refers to records by their positions.
 
     Noise is sampled after a pass, so no result of unchecked rows is released.
     """
@@ -134,7 +134,7 @@ class VerifiedCorpus(Corpus):
         self._expected = expected
 
     def pieces(self, wanted: int) -> list[Corpus]:
-        """Return the verified parts whose contents are known; ``wanted`` is ignored."""
+        """Return the parts for which :func:`contents` stored a hash, each verified when read; ``wanted`` is ignored."""
         del wanted
         if len(self._expected.pieces) == 1:
             return [self]

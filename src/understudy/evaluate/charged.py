@@ -88,7 +88,7 @@ class MetricCounts(Query[BoundedBatch]):
     def __post_init__(self) -> None:
         if self.grid > LARGEST_GRID:
             raise ConfigError(
-                f"Averages over up to {self.unit.max_records} records of an owner are too fine to be counted exactly.",
+                f"Averages over up to {self.unit.max_records} records of an owner cannot be counted exactly.",
                 "Use at most 22 records of an owner (--max-records-per-owner).",
             )
 
@@ -280,7 +280,7 @@ class ChargedMetrics:
             unit = Unit("owner", config.max_records_per_owner, config.owner)
         if unit.kind != "secret" and real.schema.owner != unit.column:
             raise ConfigError(
-                f"The real table has the owner column {real.schema.owner!r}, and one {unit.name} is protected.",
+                f"The real table has the owner column {real.schema.owner!r}, but the dataset protects one {unit.name}.",
                 "Name the owner column that identifies the protected units, the same for the table and for --owner.",
             )
         dataset = config.dataset or made.statement.dataset
@@ -463,7 +463,7 @@ def _right(name: str, synthetic: Sample, labels: Sequence[str], embedder: Embedd
 def _lasting(
     wanted: ChargedMetrics, labels: Sequence[str], synthetic: Sample, embedder: Embedder | None
 ) -> dict[str, Any]:
-    """Return what a repeated call must share with the first; otherwise it is a different release."""
+    """Return the settings that a repeated call must share with the first; if they differ, it is a different release."""
     table = json.dumps([synthetic.texts, synthetic.labels], ensure_ascii=False)
     reads_vectors = [kind_named(name).embeddings for name in wanted.classifiers]
     return {

@@ -212,7 +212,7 @@ _FOREIGN = (
 
 
 def _is_foreign(sample: Sample) -> bool:
-    """Return whether hardly any word is among the most common English ones."""
+    """Return whether a sample is hardly in English: few of its words are among the most common English ones."""
     words = [word for text in sample.texts[:_LOOKED_AT] for word in split_words(text)]
     return len(words) >= _FEWEST_WORDS and sum(word in _FUNCTION_WORDS for word in words) < _LEAST_SHARE * len(words)
 
@@ -261,7 +261,7 @@ def _promised(statement: Statement | None) -> tuple[float, float] | None:
 
 @contextmanager
 def _open_engine(config: EvaluationConfig, folder: OutputFolder | None) -> Iterator[Engine | None]:
-    """Return where texts are embedded: an engine with a scratch folder next to the results; None for this process."""
+    """Yield the engine that embeds the texts, with a scratch folder next to the results; None if this process does."""
     if folder is not None and config.engine != "in-process":
         folder.make_private()
     private = Path(tempfile.gettempdir()) if folder is None else folder.private
@@ -275,8 +275,8 @@ def _open_engine(config: EvaluationConfig, folder: OutputFolder | None) -> Itera
 
 
 def _load_embedder(config: EvaluationConfig, folder: OutputFolder | None, engine: Engine | None) -> Embedder | None:
-    """Return the embedder, if any: allowed to read the real texts, and equal on all workers. It reuses vectors that the
-    folder's run has stored."""
+    """Return the embedder; None if none is used. Checks that it may read the real texts, and that all workers have the
+    same one. It reuses vectors that the folder's run has stored."""
     if config.embedder == "none":
         return None
     embedder = catalog.load_embedder(config.embedder)

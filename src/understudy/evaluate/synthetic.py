@@ -107,7 +107,7 @@ def read_rows(path: Path, *, at_once: int = _AT_ONCE, typed: Sequence[str] = ())
 
 
 class _Beside:
-    """Details of the rows of a table, which may lack some rows or have another order."""
+    """The details of a table's rows, from the file next to it; the table may since have lost or reordered rows."""
 
     def __init__(self, rows: Iterator[Mapping[str, Any]]) -> None:
         self._rows = rows
@@ -148,7 +148,8 @@ def as_in(table: Path, schema: PublicSchema, columns: Sequence[Column]) -> list[
 
 
 def _require_end(path: Path) -> None:
-    """Check that reading the file will end; else raise ValueError or TooLarge."""
+    """Raise ValueError if ``path`` is not a regular file (reading a pipe might never end), or TooLarge if it is too
+    large."""
     if not path.is_file():  # reading a pipe would block
         raise ValueError("no file")
     if path.stat().st_size > MOST_BYTES:
@@ -367,7 +368,7 @@ def _measured(release: Path, path: Path, load: Callable[[Path], T], again: str) 
         raise ConfigError(f"The synthetic table {table.name} cannot be read.", "Check its permissions.") from None
     name = "/".join(path.parts[-3:])
     raise ConfigError(
-        f"{name} was measured on another synthetic table than the one in the folder.",
+        f"{name} was measured on a synthetic table that is no longer in the folder.",
         f"Put that table back, or remove {name}; {again}.",
     )
 

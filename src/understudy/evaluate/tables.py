@@ -255,7 +255,7 @@ def _open_made(
 
 
 def _reading(table: Path, schema: PublicSchema) -> dict[str, Any]:
-    """Return the options that read a synthetic table: those of the private one if it has the same format."""
+    """Return the options with which a synthetic table is read: those of the private table if both have one format."""
     return schema.layout.reading if table.suffix[1:] == schema.layout.format != "parquet" else {}
 
 
@@ -307,7 +307,8 @@ class Others:
 
 
 def _apart(options: Mapping[str, Any]) -> tuple[dict[str, Any], Others]:
-    """Return the settings, with names in place of tables in memory; and these tables."""
+    """Separate tables from settings: return the settings, with a name in place of each table in memory, and the
+    tables."""
     settings = dict(options)
     held = {name: settings.get(name) for name in ("holdout", "recipient")}
     for name, table in held.items():
@@ -373,7 +374,7 @@ def opened(real: Table, synthetic: Table, options: Mapping[str, Any]) -> Iterato
         if corpus.schema.typed != made.table.schema.typed:
             raise ConfigError(
                 "The real table and the synthetic one were opened with different typed columns.",
-                "Open both with the same columns, or both without.",
+                "Open both with the same columns (columns=...), or both without.",
             )
         yield corpus, Comparison(config, made, others, folder)
 
@@ -417,7 +418,10 @@ def open_real(real: Table, config: EvaluationConfig, private: Path | None) -> Co
     if isinstance(real, Corpus):
         return real
     if isinstance(real, Result):
-        raise ConfigError("The output of a run is not a real table.", "Give the real table first, the result second.")
+        raise ConfigError(
+            "The first table is the output of a run, not a real table.",
+            "Give the real table first and the synthetic one second.",
+        )
     real, reading = as_table(real, config.reading)
     if reading["text"] is None and not config.record_columns:
         raise ConfigError("No text column given for the real table.", "Name it with --text.")

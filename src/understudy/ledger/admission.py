@@ -135,20 +135,20 @@ def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) 
         if not _spendings(connection, dataset):
             cure += f" Or, because nothing was charged to it yet, open another: {opening('NEW', plan.unit)}"
         raise LedgerError(
-            f"Dataset {name!r} protects one {unit}, this run one {plan.unit.name}: their budgets cannot be added.",
+            f"Dataset {name!r} protects one {unit}, but this run one {plan.unit.name}: their budgets cannot be added.",
             cure,
         )
     if run_id is not None and (booked := rows.booked(connection, run_id)) is not None:
         owner, entry = booked
         if owner != name:
             raise LedgerError(
-                f"This run was charged to the dataset {owner!r} before, and now names the dataset {name!r}.",
+                f"This run was charged to the dataset {owner!r} before, but now names the dataset {name!r}.",
                 f"Resume with --dataset {owner}, or start over with --fresh (which charges again).",
             )
         same = (entry.method, entry.unit, entry.cost) == (plan.method, plan.unit, plan.budget)
         if not same or _terms(entry.charges) != _terms([charge.to_json() for charge in plan.charges]):
             raise LedgerError(
-                "This run was charged before, with other charges.",
+                "This run was charged before, for other releases or with other noise.",
                 "Run with the settings it began with, or start over with --fresh (which charges again).",
             )
         return False
@@ -161,14 +161,14 @@ def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) 
 
 
 def require_same_draws(used: Mapping[str, str], kept: Mapping[str, str]) -> None:
-    """Check that every used value of a run is among those that it still has (digests, by name).
+    """Raise LedgerError unless a run still has every noisy value that it used (``used``, ``kept``: digests by name).
 
-    LedgerError if one is missing or differs: a second sample would be used for one charge.
+    If one is missing or differs, the run would sample and use a second value for one charge.
     """
     if not used.items() <= kept.items():
         raise LedgerError(
-            "The values of this run were sampled and used already, from another copy of this folder.",
-            "Use that folder, or start over with --fresh (which charges again).",
+            "Another copy of this output folder has already sampled and used the noisy values of this run.",
+            "Continue in that copy, or start over with --fresh (which charges again).",
         )
 
 

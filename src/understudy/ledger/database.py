@@ -51,7 +51,8 @@ _Inode = tuple[int, int]
 
 
 class Database:
-    """Make transactions. No connection stays open between them, so this is safe across threads and forks."""
+    """A ledger's database, which runs transactions. No connection stays open between them, so this is safe across
+    threads and forks."""
 
     def __init__(self, url: sa.URL) -> None:
         self.place = describe(url)
@@ -197,8 +198,8 @@ class OpenFile:
 
     @contextmanager
     def alone(self, deadline: float) -> Iterator[None]:
-        """Hold the file's lock; StillLocked if it is not free by ``deadline`` (monotonic), OSError if the drive has no
-        locks.
+        """Lock the file while the context is open. Raises StillLocked if it is not free by ``deadline`` (monotonic
+        time), OSError if the drive has no locks.
         """
         if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise StillLocked

@@ -296,7 +296,7 @@ class Ledger:
         return Receipt(run_id, plan, ledger_id=self.id, charge_number=number)
 
     def confirm(self, seal: Seal, digest: str) -> None:
-        """Confirm the seal of a noisy value before the value is used; confirming it again changes nothing.
+        """Record, before a noisy value is used, that it is the one value of its charge; repeating it changes nothing.
 
         A run that is resumed from a copy of its folder would sample a different value, which is refused.
 
@@ -322,7 +322,7 @@ class Ledger:
                 or known.get(charge_of(seal.name)) != seal.event
             ):
                 raise PrivacyError(
-                    f"The ledger has no charge that pays for the value {seal.name!r} with this seal.",
+                    f"The ledger has no charge for the noisy value {seal.name!r} of this run.",
                     "Charge the plan first, and do not change the run's private folder.",
                 )
             if used := rows.drawn(connection, seal.run_id, seal.name):
@@ -336,11 +336,11 @@ class Ledger:
             return next(iter(rows.known_as(connection, contents)), None)
 
     def identify(self, name: str, *contents: str, sketch: Sketch | None = None) -> list[str]:
-        """Record that the dataset has these contents (again, or new ones, since data grow).
+        """Record that the data with these content hashes belong to the dataset; data that grow add new hashes.
 
         Args:
             contents: hashes of its content, keyed with :attr:`fingerprint_key`; they never leave the ledger.
-            sketch: of its cells, under the same key.
+            sketch: a sample of the hashes of its cells (:class:`~understudy.ledger.values.Sketch`), with the same key.
 
         Returns:
             The other datasets that share much of their content with this one, sorted.
@@ -351,7 +351,7 @@ class Ledger:
             others = [known for known in rows.known_as(connection, contents) if known != name]
             if others:
                 raise LedgerError(
-                    f"This content is known as {others[0]!r}.",
+                    f"The ledger knows these data as the dataset {others[0]!r}.",
                     f"Use --dataset {others[0]}: its spending counts, whatever the file is called.",
                 )
             rows.require(connection, name)
@@ -378,8 +378,8 @@ class Ledger:
             found = sa.select(rows.meta.c.value).where(rows.meta.c.key == "id")
             if connection.execute(found).scalar_one_or_none() != self.id:
                 raise LedgerError(
-                    f"The ledger at {self.location} is not the one that was opened.",
-                    f"Restore the one with the id {self.id} (is its drive mounted?), then run the same command again.",
+                    f"The ledger at {self.location} was replaced by a different one.",
+                    f"Restore the ledger with the id {self.id} (is its drive mounted?), then repeat the command.",
                 )
             yield connection
 

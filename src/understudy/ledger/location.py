@@ -93,7 +93,7 @@ def require_one_name(path: Path) -> None:
     if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
         raise LedgerError(
             f"The ledger {path} has several names (hard links), so charges could be lost.",
-            "Remove all but one, and link its folder instead.",
+            "Remove all names but one. To reach it elsewhere, link or mount its folder.",
         )
     if _MOUNTS.exists() and str(path) in dict(_mounts()):
         raise LedgerError(
@@ -139,10 +139,10 @@ def default_location() -> str:
 
 
 def begins_by_itself(location: str | Path | None) -> bool:
-    """Return whether a missing ledger is created: only if nobody named it.
+    """Return whether a missing ledger is created: only if neither the user nor the environment named one.
 
-    A named ledger that is missing probably existed before, for example on a drive that is not mounted now: a new one
-    would be a second full budget.
+    A named ledger that is missing probably existed before, for example on a drive that is not mounted now. A new one
+    would grant the full budget a second time.
     """
     return location is None and not os.environ.get("UNDERSTUDY_LEDGER")
 

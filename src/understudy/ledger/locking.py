@@ -84,7 +84,8 @@ class FolderLock:
 
 
 def is_in_use(folder: Path) -> bool:
-    """Return whether a process holds the folder's :class:`FolderLock`. It is taken briefly, for which holders wait."""
+    """Return whether a process holds the folder's :class:`FolderLock`. Takes the lock for a moment; others wait for
+    it."""
     try:
         file = os.open(folder / _LOCK, os.O_RDWR)
     except OSError:

@@ -103,7 +103,7 @@ class Entry:
         if not all(charge["event"]["kind"] in EVENT_KINDS for charge in self.charges):
             raise LedgerError(
                 "The ledger contains a charge of a kind that this version of understudy does not know.",
-                "Upgrade understudy.",
+                "Upgrade understudy: a newer version wrote this ledger.",
             )
         with reading_fields():
             return Spending(self.cost, tuple(event_from_json(charge["event"]) for charge in self.charges))
@@ -203,7 +203,7 @@ class Sketch:
 
     @property
     def _reach(self) -> int:
-        """Return the highest hash up to which every hash of the table is known."""
+        """Return the largest number up to which the sketch contains every hash of the table."""
         return self.hashes[-1] if len(self.hashes) == self.SIZE else (1 << (8 * _BYTES)) - 1
 
     def merged(self, other: Sketch) -> Sketch:

@@ -1,4 +1,4 @@
-"""The interface of a method: plan, release, generate, cut at the privacy boundary; and what it needs.
+"""The interface of a method: plan, release and generate, with the privacy boundary between the last two.
 
 A new method is a class with these three functions, a frozen set of parameters
 (:class:`~understudy.base.parameters.Parameters`), a :class:`Needs` and an entry point in the group
@@ -42,9 +42,10 @@ Chats = Iterable[tuple[Message, ...]]
 
 
 def needed(value: T | None) -> T:
-    """Return what the run loaded for the method. Raises ConfigError if its :class:`Needs` did not declare it."""
+    """Return ``value``, which the run loads if the method's :class:`Needs` declare it. Raises ConfigError if it is
+    None."""
     if value is None:
-        raise bug("The method uses something that its needs do not declare.", "declare it there", ConfigError)
+        raise bug("The method uses something that its Needs do not declare.", "declare it in Needs", ConfigError)
     return value
 
 
@@ -83,13 +84,14 @@ class Preparation:
     """The parts of a run that a method may use before anything is charged.
 
     Args:
-        embedder, model: if the method needs one (:func:`needed`); ``dimension`` is that of the embedder's vectors.
+        embedder, model: loaded if the method needs them, else None (use :func:`needed`).
+        dimension: of the embedder's vectors.
         record_columns: the columns of the texts' JSON records; empty if texts are not records.
         secrets: finds the secrets in a text, if these are protected. The run checked that none is in more records than
             declared.
         progress: reports the current step, how much of it is done, and of how much: public numbers only.
-        resuming: whether the run was charged before. Prepared files need not be made again; probes must, as the machine
-            may differ.
+        resuming: whether the run was charged before. Then prepared files exist already, but probes must be repeated,
+            since the machine may be a different one.
     """
 
     labels: LabelSet
@@ -247,8 +249,8 @@ class Method(ABC):
 
     @property
     def alone(self) -> tuple[str, str] | None:
-        """Return which promise of the method would not hold for a guide or columns released with it, and what to do
-        then; None if they can be released with it."""
+        """Return why a guide or typed columns cannot be released with the method (its promise would not cover them),
+        and what to do instead; None if they can."""
         return None
 
     @abstractmethod
@@ -292,7 +294,8 @@ class Method(ABC):
         """
 
     def longest_prompts(self, release: Release, writer: Writer) -> Chats:
-        """Return, for each label, the language model's longest prompts that are public. ``release``: as planned."""
+        """Return the longest public prompts for the language model, of each label. ``release`` is the planned one,
+        without content."""
         return ()
 
     def estimate_calls(
@@ -321,7 +324,7 @@ class Method(ABC):
         return type(self).generate is Method.generate
 
     def label_weights(self, release: Release) -> Sequence[float] | None:
-        """Return how ``records`` are divided among labels; None for equal shares."""
+        """Return weights by which a requested total of records is divided among labels; None: equally."""
         return None
 
     @property

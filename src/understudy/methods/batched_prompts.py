@@ -35,8 +35,8 @@ def with_cells(records: BoundedBatch, columns: Sequence[Column]) -> Sequence[str
 
 @dataclass(repr=False)
 class Batch:
-    """The token rows of one batch, and for each the number of rows of its unit. Memory: 4 bytes per token and about 120
-    per row. Private; its ``repr`` shows nothing."""
+    """The token rows of one batch, and in ``shares``, for each row, the number of rows of its owner. Memory: 4 bytes
+    per token and about 120 per row. Private; its ``repr`` shows nothing."""
 
     rows: list[Sequence[int]] = field(default_factory=list)
     shares: list[int] = field(default_factory=list)
@@ -59,11 +59,11 @@ def sort_into_batches(
     batches: int = 1,
     columns: Sequence[Column] = (),
 ) -> Batches:
-    """Read the private records in one pass, into batches.
+    """Read the private records in one pass and sort them into ``batches`` batches per label.
 
-    A record's batch within its label is the keyed hash of its owner, or of its own label and text, modulo the public
-    number of ``batches`` of each label (64 bits: no batch is favoured by more than batches / 2^64). Adding a record
-    moves no other. ``tokenise`` converts a text and its label to the row's own tokens, and says whether it was cut.
+    A record's batch is a keyed 64-bit hash of its owner, or of its own label and text, modulo ``batches``, which is
+    public (no batch is favoured by more than batches / 2^64). So adding a record does not move others. ``tokenise``
+    takes a text and its label; it returns the row's tokens, and whether the text was cut.
     """
     made = Batches([[Batch() for _ in range(batches)] for _ in range(labels)])
     for records in corpus.batches():

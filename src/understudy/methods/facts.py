@@ -1,4 +1,4 @@
-"""What a method's plan and its generation may see: nothing private, and nothing with access to it."""
+"""The arguments of a method's plan and generation: nothing private, and nothing with access to private data."""
 
 from __future__ import annotations
 
@@ -42,14 +42,15 @@ class PublicFacts:
         return (*self.texts, *(each.name for each in self.typed))
 
     def rows(self, private_text_tokens: int) -> Facts:
-        """Return how many tokens rows take. If a model reads both, private texts are cut together with their rows."""
+        """Return facts on how many tokens the typed columns' values take. A private text is cut together with the
+        values in front of it, so there is a warning if these take more than half of ``private_text_tokens``."""
         if not self.columns:
             return Facts()
         tokens = row_characters(self.columns) / _CHARACTERS_PER_TOKEN
         entry = Fact("row_tokens", round(tokens), "tokens of a row in front of its text (about)")
         warning = (
             f"A row takes about {tokens:.0f} of the {private_text_tokens} tokens to which it is cut with its text, so "
-            "that little of the texts would be read: raise --private-text-tokens, or declare fewer columns."
+            "that little of each text would be read: raise --private-text-tokens, or declare fewer columns."
         )
         return Facts((entry,), (warning,) if tokens > private_text_tokens / 2 else ())
 

@@ -36,7 +36,7 @@ class Contents:
     """The expected content of a Release of a method: its charges, arrays, strings, terms and public inputs.
 
     Args:
-        strings: lists of strings by name, and how many each has; None for any number.
+        strings: for each list of strings, by name, the number of its strings; None for any number.
     """
 
     charges: Mapping[str, str]  # names of the charges, and the kind of each one's event

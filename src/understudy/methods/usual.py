@@ -108,7 +108,8 @@ _OF_TERMS = f"terms and, for unequal weights, the array {COUNTS!r} with a row pe
 def generate(
     release: Release, counts: Sequence[int], tools: GenerationTools, *, holds_texts: bool
 ) -> Iterator[SyntheticRecord]:
-    """Return the first texts of each label; or write each text around terms sampled in proportion to their weights."""
+    """Yield ``counts[label]`` records of each label: the first texts in the Release if it ``holds_texts``; else texts
+    written around terms sampled in proportion to their weights."""
     require_content(release, holds_texts=holds_texts)
     if holds_texts:
         require_held(release, counts, available(release))

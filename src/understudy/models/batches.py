@@ -154,7 +154,8 @@ class BatchChat:
             yield uuid.uuid4().hex, keys, b"".join(lines)
 
     def _judge(self, slot: _Slot, line: object) -> Completion | None:
-        """Return the completion of one request by its ``line`` in the batch's files, if any; None to ask again."""
+        """Return the completion of one request, from its ``line`` in the batch's files, if any; None if the request is
+        to be sent again."""
         response = line.get("response") if isinstance(line, Mapping) else None
         status = response.get("status_code") if isinstance(response, Mapping) else None
         document = response.get("body") if isinstance(response, Mapping) else None
@@ -178,7 +179,8 @@ class BatchChat:
         return Completion("", "failed", error=f"{why} (the last of {slot.tries} tries)" if slot.tries > 1 else why)
 
     def _adapts(self, slot: _Slot, problem: object) -> bool:
-        """Return whether the endpoint's refusal showed how to change the request."""
+        """Return whether the endpoint's refusal ``problem`` shows how to change the request, so that it can be sent
+        again."""
         sent = slot.sent or Dialect().body(self.endpoint.name, slot.request, max_tokens=slot.max_tokens)
         if not self.endpoint.dialect.adapt(sent, problem):
             return False
@@ -197,7 +199,7 @@ class _Slot(PendingRequest):
 
 @dataclass(frozen=True)
 class _Desk:
-    """The calls that submit and fetch batches, each retried."""
+    """Submits batches to the endpoint and fetches their answers; a call that fails is tried again."""
 
     endpoint: EndpointChat
     client: AsyncOpenAI

@@ -203,11 +203,13 @@ class CausalModel:
 
 @lru_cache(maxsize=1)
 def _again(folder: Path, name: str, device: str, dtype: str, fingerprint: str) -> CausalModel:
-    """Load the model that another process has, from this machine's cache if it is built in."""
+    """Load, in a worker, the model that another process uses; a built-in model comes from this machine's cache."""
     require_local(device)
     found = CausalModel(builtin_path(CHAT) if is_builtin(name) else folder, name=name, device=device, dtype=dtype)
     if not found.becomes(fingerprint):
-        raise ModelError(f"{name} is a different model on a worker's machine.", "Copy the same files to every machine.")
+        raise ModelError(
+            f"A worker's machine has a different model under the name {name}.", "Copy the same files to every machine."
+        )
     return found
 
 

@@ -166,7 +166,7 @@ class CachedChat:
                 self._answers.put_blank(blank)
 
     def _store(self, keys: Sequence[str], batch: Sequence[tuple[int, Completion]]) -> dict[str, str]:
-        """Store the answers with a text; return those without, except failures."""
+        """Store the answers of ``batch`` that have a text. Return those without a text, by key, except failed ones."""
         items: dict[str, str] = {}
         blank: dict[str, str] = {}
         for position, completion in batch:

@@ -45,7 +45,7 @@ def clean_base_url(base_url: str | None, preset: Preset) -> str:
         raise ConfigError("The base URL is not an http or https address.", "Give one like http://localhost:8000/v1.")
     if "@" in parts.netloc:
         raise ConfigError(
-            "The base URL carries a user name or password.",
+            "The base URL contains a user name or password.",
             "Leave it out and name an environment variable with the key with --api-key-env.",
         )
     return base_url.rstrip("/")
@@ -303,7 +303,8 @@ class Answer:
 
 @dataclass
 class Dialect:
-    """What a client has learned about its endpoint, so that it adapts only once."""
+    """The parameters and forms that an endpoint accepts, as its answers have shown, so that a client adapts only
+    once."""
 
     limit_name: str = "max_tokens"
     left_out: set[str] = field(default_factory=set)  # parameters that it refused, no longer sent

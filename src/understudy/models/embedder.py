@@ -118,11 +118,13 @@ class SentenceEmbedder:
 
 @lru_cache(maxsize=1)
 def _again(folder: Path, name: str, device: str, fingerprint: str) -> SentenceEmbedder:
-    """Load the embedder that another process has, from this machine's cache if it is built in."""
+    """Load, in a worker, the embedder that another process uses; a built-in one comes from this machine's cache."""
     require_local(device)
     found = SentenceEmbedder(builtin_path(EMBEDDER) if is_builtin(name) else folder, name=name, device=device)
     if found.fingerprint != fingerprint:
-        raise ModelError(f"{name} is a different model on a worker's machine.", "Copy the same files to every machine.")
+        raise ModelError(
+            f"A worker's machine has a different model under the name {name}.", "Copy the same files to every machine."
+        )
     return found
 
 

@@ -1,8 +1,8 @@
 """Check with public texts whether an embedder may read private ones, before anything is charged.
 
-One record's vote or cluster has a bound only if it cannot change another record's vector; a model that fails on an odd
-text would fail a run that is paid for. Every embedder is tested through ``embed``, which also gets the private texts,
-on this machine.
+The influence of one record is bounded only if it cannot change another record's vector. And a model that fails on an
+odd text would make a run fail after its charge. Every embedder is tested through ``embed``, which also gets the private
+texts, on this machine.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def require_embeds_all(embedder: Embedder) -> int:
         )
     if not abs(float(np.linalg.norm(vectors[0])) - 1) < 0.01:  # NaN is not near to 1 either
         raise ModelError(
-            f"The embedder {embedder.model_id!r} does not answer with unit vectors.",
+            f"The embedder {embedder.model_id!r} does not return vectors of length 1.",
             "Use an embedder that normalises its vectors.",
         )
     return int(vectors.shape[1])

@@ -173,7 +173,7 @@ class Pace:
         self._changed = asyncio.Event()
 
     def speed_up(self, seconds: float = 0.0) -> None:
-        """Take the ``seconds`` of an answer."""
+        """Record that an answer took ``seconds``; this may allow more concurrent requests."""
         self._fastest = min(self._fastest, seconds)
         if seconds < max(self._patience, 2 * self._fastest):
             self._limit = min(self._most, self._limit + (1.0 / self._limit if self._cut_at else 1.0))
@@ -188,7 +188,7 @@ class Pace:
 
 
 class Breaker:
-    """Stops a run against an endpoint that is gone, instead of failing every request of it.
+    """Stops a run whose endpoint no longer answers, instead of letting each of its requests fail.
 
     Before the first answer it gives up soon: there is most likely no server. After it a run waits out temporary faults.
 
@@ -233,7 +233,7 @@ class Breaker:
             )
 
     def failed(self, reason: str) -> None:
-        """Record a request that failed finally; a ModelError if it is the last of too many in a row."""
+        """Record a request that failed after all tries; raise ModelError if too many failed in a row."""
         self._failed += 1
         if self._failed >= BREAKER:
             raise ModelError(
@@ -247,6 +247,6 @@ class Breaker:
         return self.refused >= max(fewest, self._patience)
 
     def cleared(self) -> None:
-        """Record that a plain question was answered: twice as many texts may be refused before the next one."""
+        """Record that a plain question was answered. The next one is asked after twice as many refused texts."""
         self._answered = True
         self._patience = 2 * self.refused

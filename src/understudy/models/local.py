@@ -102,7 +102,8 @@ def _there(phrase: str) -> re.Pattern[str]:
 
 
 def _forms(tokenizer: Any, phrase: str) -> list[list[int]]:
-    """Return the phrase in tokens, as it occurs inside a text: with a capital, and as it is if that differs."""
+    """Return the phrase in tokens, as it occurs inside a text: with a capital letter and, if that differs,
+    unchanged."""
     written = dict.fromkeys((f" {phrase[:1].upper()}{phrase[1:]}", f" {phrase}"))
     return [list(tokenizer(each, add_special_tokens=False)["input_ids"]) for each in written]
 
@@ -116,7 +117,7 @@ def _begun(form: list[int], answer: list[int]) -> int:
 
 
 def _repeating(answer: list[int]) -> list[int]:
-    """Return the tokens with which the answer would end in a run that it already contains."""
+    """Return the tokens that must not come next, because the answer would then repeat a sequence that it contains."""
     before = answer[1 - _REPEAT :]
     return [
         answer[start + _REPEAT - 1]
@@ -244,7 +245,8 @@ class Pace:
         self._rows += rows
 
     def step(self, rows: int) -> None:
-        """Count a token of so many unfinished rows. Time begins with the first, as prompts are read much faster."""
+        """Record that each of ``rows`` unfinished answers got a token. Time is taken from the first call on, because
+        reading prompts is much faster."""
         self._begun = min(self._begun, now := time.monotonic())
         self._going[threading.get_ident()] = rows
         took = now - self._begun
@@ -491,7 +493,8 @@ def _from_nucleus(masses: Any, top_p: Any, uniform: Any) -> Any:
 
 
 def _invert(masses: Any, uniform: Any) -> Any:
-    """Return where each row's cumulative mass first passes ``uniform`` of the whole; never a place without mass."""
+    """Return the index at which each row's cumulative mass first exceeds the share ``uniform`` of its total; never an
+    index without mass."""
     cumulated = masses.cumsum(-1)
     total = cumulated[:, -1]
     target = torch.minimum(uniform * total, torch.nextafter(total, torch.zeros_like(total)))

@@ -51,7 +51,9 @@ def transformer_blocks(network: Any) -> tuple[str, Any]:
     """Return the name and the modules of a transformer's stack of blocks: its longest list of modules."""
     lists = [(name, each) for name, each in network.named_modules() if isinstance(each, torch.nn.ModuleList)]
     if not lists:
-        raise ConfigError("The model stacks no blocks that could be adapted.", "Name a transformer.")
+        raise ConfigError(
+            "The model has no stack of transformer blocks that could be adapted.", "Name a transformer model."
+        )
     return max(lists, key=lambda named: len(named[1]))
 
 

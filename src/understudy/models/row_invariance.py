@@ -1,6 +1,6 @@
 """Ensure that the rows of a batch do not change one another: refuse some models, and test private ones.
 
-The same embedders are refused here, and others tested in :mod:`understudy.models.embedder_checks`.
+Embedders are refused here by the same rules; the others are tested in :mod:`understudy.models.embedder_checks`.
 """
 
 from __future__ import annotations
@@ -88,14 +88,15 @@ def positions(model: Any) -> int:
 
 
 def _mixes_rows(module: Any) -> bool:
-    """Return whether it is in training, or uses statistics of the batch."""
+    """Return whether a module is in training mode, or uses statistics of the batch."""
     from torch.nn.modules.batchnorm import _BatchNorm
 
     return module.training or (isinstance(module, _BatchNorm) and module.running_mean is None)
 
 
 def _odd_width(model: Any, modules: list[Any]) -> int | None:
-    """Return a width of a layer's weights that is not a multiple; the number of tokens at both ends may be any."""
+    """Return a layer's width that is not a multiple of the required number; None if all are. The input and output
+    layers may have any number of tokens."""
     ends = getattr(model, "get_output_embeddings", lambda: None)()
     layers = [each for each in modules if each is not ends and not isinstance(each, torch.nn.Embedding)]
     weights = [weight for each in layers for weight in each.parameters(recurse=False) if weight.ndim == 2]
@@ -108,7 +109,7 @@ def _configured(model: Any) -> Iterator[Any]:
 
 
 def _settings(model: Any) -> list[dict[str, Any]]:
-    """Yield the configurations of all modules, and everything nested in them."""
+    """Return the configurations of all modules, and every mapping nested in them."""
     found: list[dict[str, Any]] = []
     waiting = [config.to_dict() for config in {id(each.config): each.config for each in _configured(model)}.values()]
     while waiting:

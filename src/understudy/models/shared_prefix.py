@@ -87,7 +87,8 @@ class Contexts:
         """Append ``token`` to every row; ModelError if there is no room for more tokens."""
         if self.steps >= self._room:
             raise ModelError(
-                f"These contexts have room for {self._room} tokens after the prompt.", "Make them with room for more."
+                f"These contexts have no room for more than {self._room} tokens after the prompt.",
+                "Create them with a larger number of `tokens`.",
             )
         self.steps += 1
         with single_threaded_inference():

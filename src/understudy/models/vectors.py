@@ -128,7 +128,8 @@ class CachedEmbedder:
         return conditions(self.uncached)
 
     def _fill(self, vectors: Vectors, texts: Sequence[str], tag: bytes) -> bool:
-        """Return whether the vectors of some texts are in place; False if the embedder's answer is invalid."""
+        """Fill ``vectors`` with those of ``texts``: stored ones, and new ones, which are then stored. Return False if
+        the embedder's answer is invalid."""
         keys = [tag[:_TAG_BYTES] + _hash(tag, text.encode("utf-8", "surrogatepass")) for text in texts]
         found = self._look_up(keys, vectors.shape[1])
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
@@ -198,7 +199,7 @@ _REOPENED: dict[tuple[str, ...], CachedEmbedder] = {}
 
 
 def _reopened(embedder: Embedder, folder: Path, most_bytes: int) -> CachedEmbedder:
-    """Return the process's only instance, which embeds some texts when it is made."""
+    """Return the cached embedder of this process for these arguments; creating one embeds some texts."""
     name = (type(embedder).__qualname__, embedder.model_id, embedder.fingerprint, str(folder), str(most_bytes))
     return _REOPENED.setdefault(name, CachedEmbedder(embedder, folder, most_bytes=most_bytes))
 

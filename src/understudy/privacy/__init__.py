@@ -1,1 +1,1 @@
-"""Privacy as numbers only: knows no text and no model, imports nothing of the project but its errors."""
+"""Privacy as numbers only: nothing here knows a text or a model, or imports more of the project than its errors."""

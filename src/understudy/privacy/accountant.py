@@ -249,7 +249,7 @@ class Spending:
 
 @dataclass(frozen=True)
 class BudgetFilter:
-    """Decide whether a dataset's history plus one more run stays within the cap.
+    """Decides whether the runs charged to a dataset so far, plus one more run, stay within its cap.
 
     Guarantee:
         ``basic``: stated (epsilon, delta) add up exactly, as fractions; sound under adaptive choice

@@ -20,7 +20,7 @@ Number = float | int | str | Decimal | Fraction
 
 @dataclass(frozen=True)
 class Range:
-    """Check that a number is in a range. Every number of a budget or mechanism is checked by one of these.
+    """A range of allowed numbers. Every number of a budget or mechanism is checked by one.
 
     Args:
         low, high: its ends; None if it is unbounded.

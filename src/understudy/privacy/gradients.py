@@ -34,7 +34,7 @@ class DPSGD:
 
     Guarantee:
         Unit: one of the n units passed to ``sample``: a record, or an owner, of whom one record is then used.
-        Neighbours add or remove one; n is not used for anything else: the divisor of a step is declared.
+        Neighbours add or remove one. The number n is used for nothing else: a step divides by a declared number.
         Sampling: each unit is included with probability ``rate``, independently of all others and of every other step.
         Sensitivity: an *included* unit adds one vector of integers, of L2 norm at most ``grid`` after clipping
         to ``clipping_norm`` and rounding towards zero. Integers are summed exactly, so the sum with the unit is the sum
@@ -77,7 +77,9 @@ class DPSGD:
             )
         object.__setattr__(self, "steps", self.event.count)  # checks the others; JSON may bring a float
         if self.steps > MOST_STEPS:
-            raise ConfigError(f"{self.steps} steps are planned, and {MOST_STEPS} are the most.", "Plan fewer --steps.")
+            raise ConfigError(
+                f"{self.steps} steps are planned, but at most {MOST_STEPS} are allowed.", "Plan fewer --steps."
+            )
         if not self.noise_multiplier * self.grid <= _LARGEST_SCALE:
             raise out_of_range(f"its noise multiplier is too large ({self.noise_multiplier:g})")
 
@@ -150,7 +152,7 @@ class Steps:
         """
         if self._source.origin != "none" or not self._sampled:
             raise bug(
-                "A step was to be taken without noise in a run that has noise.",
+                "A training step without noise was requested in a run that has noise.",
                 "only a run that is stamped NOT PRIVATE may do so",
             )
         self._sampled = False

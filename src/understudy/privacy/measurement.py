@@ -49,7 +49,7 @@ class Query(Protocol[Batch_contra]):
         return self.shape
 
     def of_batch(self, batch: Batch_contra) -> NDArray[np.int64]:
-        """Return what one batch adds: ``Int64[partial_shape]``. Private: only :func:`exact_sum` may call it."""
+        """Return the sum over one batch: ``Int64[partial_shape]``. Private: only :func:`exact_sum` may call it."""
         ...
 
     def finish(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -119,10 +119,11 @@ class Engine(Protocol):
     def workers(self) -> int: ...
 
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        """Yield ``function`` of each item, in the items' order; a few items are read ahead.
+        """Call ``function`` with each item on a worker; yield the results in the items' order. A few items are read
+        ahead.
 
-        Both are pickled. An item may be processed again after a worker died, so ``function`` must return the same
-        result each time.
+        Function and items are pickled. An item may be processed again after a worker died, so ``function`` must return
+        the same result each time.
 
         Raises:
             UnderstudyError: the first of those that ``function`` raised.
@@ -132,7 +133,7 @@ class Engine(Protocol):
         ...
 
     def ask(self, probe: Callable[[], R], *, always: bool = False) -> R:
-        """Return the answer that all kinds of worker give; EngineError if two differ.
+        """Call ``probe`` on every kind of worker and return their answer. Raises EngineError if two answers differ.
 
         ``always``: workers that join later must give the same answer before they work.
         """
@@ -148,7 +149,7 @@ class Divided(Protocol):
         ...
 
     def map(self, function: Callable[[Any], R]) -> Iterator[R]:
-        """Yield ``function`` of every part (a :class:`Batches`), in the parts' order."""
+        """Call ``function`` with every part (a :class:`Batches`), and yield its results in the parts' order."""
         ...
 
 
@@ -188,8 +189,8 @@ def measure(
         )
     if isinstance(mechanism, SampledSum) != (rates is not None):
         raise bug(
-            "Only a sum over sampled records has rates, and it needs them.",
-            "give the rates to the sums that were planned with some",
+            "Sampling rates were given for a sum without sampling, or are missing for one with sampling.",
+            "pass rates exactly for the sums that are planned as a SampledSum",
         )
     if isinstance(mechanism, SampledSum):
         assert rates is not None
@@ -289,9 +290,9 @@ def _checked(sums: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.int6
 
 @dataclass(frozen=True, repr=False)
 class _Sampled:
-    """The records of a Poisson sample: one coin per record, in order, tossed again in every pass.
+    """The records of a Poisson sample. Each record is included independently, decided anew in every pass.
 
-    Coins are tossed in this process. Workers of an engine only get sampled records, a batch at a time.
+    This process samples. Workers of an engine only get sampled records, a batch at a time.
     """
 
     _data: Batches[Any]
@@ -332,7 +333,8 @@ _TEXTS, _CHARACTERS = 1024, 1 << 22
 
 @dataclass(frozen=True, repr=False)
 class _SampledUnits(_Sampled):
-    """A Poisson sample of the units: one coin for all records of a unit, tossed when its first record is read."""
+    """A Poisson sample of the privacy units: when a unit's first record is read, one random decision includes all of
+    its records or none."""
 
     def batches(self) -> Iterator[Any]:
         return _together(batch.only(included) for batch, included in self.tossed() if included.any())
@@ -344,7 +346,10 @@ class _SampledUnits(_Sampled):
             met = np.unique(batch.units[(batch.units < 0) | (batch.units >= tossed)])
             new = len(met)
             if not np.array_equal(met, np.arange(tossed, tossed + new)):
-                raise bug("Two units might share a coin.", "batches number units from 0, in order of first occurrence")
+                raise bug(
+                    "Two units might be sampled by the same random decision.",
+                    "batches number units from 0, in order of first occurrence",
+                )
             if tossed + new > len(coins):
                 coins = np.concatenate([coins, np.zeros(len(coins) + new, dtype=np.bool_)])
             coins[tossed : tossed + new] = self._source.include(self._of(tossed, new))
@@ -353,8 +358,8 @@ class _SampledUnits(_Sampled):
 
 
 def take_sample(data: Batches[Any], rate: float, source: NoiseSource) -> dict[str, NDArray[Any]]:
-    """Return a Poisson sample of the units, to be stored: their numbers in order, and a hash that identifies their
-    records. Private. Only code that has paid for its use may call it."""
+    """Return a Poisson sample of the privacy units, to be stored: the numbers of the sampled units in order, and a hash
+    that identifies their records. Private. Only code that has paid for the sample may call it."""
     units, records = [np.zeros(0, dtype=np.int64)], 0
     for batch, included in _SampledUnits(data, rate, source).tossed():
         units.append(batch.units[included])

@@ -53,7 +53,7 @@ NEARER = "Choose an epsilon nearer to 1 (to see results without noise there is -
 
 
 def out_of_range(problem: str, *, cure: str = NEARER) -> ConfigError:
-    """Return the error for a budget that no mechanism with these parameters can spend."""
+    """Return the error for a budget that no mechanism with these parameters can spend; ``problem`` says why."""
     return ConfigError(f"This budget is out of range for these parameters: {problem}.", cure)
 
 
@@ -130,7 +130,7 @@ class Sensitivity:
         return self.l1
 
     def within(self, paid: Sensitivity, noise: NoiseKind) -> bool:
-        """Return whether noise calibrated to ``paid`` is enough for this sensitivity."""
+        """Return whether noise that was calibrated to the sensitivity ``paid`` is enough for this one."""
         return self.grid == paid.grid and self.of(noise) <= paid.of(noise)
 
 
@@ -326,5 +326,5 @@ def require_releasable(shape: Shape, *, cure: str = "Declare fewer labels, or as
         numbers = min(numbers, LARGEST_RELEASE + 1) * min(1 if size is None else size, LARGEST_RELEASE + 1)
     if numbers > LARGEST_RELEASE:
         raise ConfigError(
-            f"One noisy value would have {numbers:.3g} numbers, and the limit is {LARGEST_RELEASE:.0e}.", cure
+            f"One noisy value would have {numbers:.3g} numbers; the limit is {LARGEST_RELEASE:.0e}.", cure
         )

@@ -70,7 +70,8 @@ class NoiseSource(Protocol):
 
 
 class PaidInParts(Generic[M]):
-    """A charge that several parts of a run share: each part takes its share once. Safe to use from several threads."""
+    """A charge that pays for several parts of a run, each of which may be taken once. Safe to use from several
+    threads."""
 
     def __init__(self, mechanism: M, source: NoiseSource) -> None:
         self._mechanism = mechanism
@@ -86,7 +87,7 @@ class PaidInParts(Generic[M]):
     def _once(self, part: str) -> None:
         with self._lock:
             if part in self._opened:
-                raise bug(f"The charge for {part} is counted twice.", "all of a part comes from one counter")
+                raise bug(f"The charge for {part} would be used twice.", "all of a part comes from one counter")
             self._opened.add(part)
 
 
@@ -95,7 +96,8 @@ class _SystemCoins:
         return _below(np.frombuffer(secrets.token_bytes(8 * len(rates)), dtype=np.uint64), rates)
 
     def choose(self, utilities: NDArray[np.int64], *, scale: float) -> int:
-        """Choose by OpenDP's Gumbel noise, compared exactly, or among many by :func:`choose_exactly`: one law."""
+        """Choose by OpenDP's Gumbel noise or, among many candidates, by :func:`choose_exactly`. Both have the same
+        distribution."""
         require_utilities(utilities)
         if len(utilities) > _MANY:
             return choose_exactly(utilities, scale=scale)
@@ -192,8 +194,8 @@ def require_utilities(utilities: NDArray[np.int64]) -> None:
     """Check that the utilities are a non-empty vector of 64-bit integers. Raises PrivacyError if they are not."""
     if utilities.dtype != np.int64 or utilities.ndim != 1 or not utilities.size:
         raise bug(
-            "There is nothing to choose from, or its utilities are not a vector of 64-bit integers.",
-            "it sums integers over one candidate or more",
+            "The utilities to choose by are empty, or not a vector of 64-bit integers.",
+            "it must pass integer utilities of at least one candidate",
         )
 
 

@@ -139,7 +139,10 @@ class Plan:
         if len({charge.name for charge in self.charges}) != len(self.charges):
             raise PrivacyError("Two charges of a plan share a name.", "Name every release of a method differently.")
         if any(charge.name != charge_of(charge.name) for charge in self.charges):
-            raise PrivacyError("A charge has a slash in its name.", "A slash begins the name of a part of a charge.")
+            raise PrivacyError(
+                "A charge has a slash in its name.",
+                "Choose a name without a slash, which separates a charge from its parts.",
+            )
         require_budget_of(self.unit, self.budget)
         limit = self.budget.posterior if isinstance(self.budget, SecretBudget) else self.budget.epsilon
         if self.total > float(limit):
@@ -174,7 +177,8 @@ class Plan:
 
     @property
     def total(self) -> float:
-        """Return what the charges compose to: epsilon at the budget's delta, or the highest posterior at its prior."""
+        """Return the total cost of all charges: epsilon at the budget's delta, or the highest posterior at its
+        prior."""
         if isinstance(self.budget, SecretBudget):
             return self.posterior(float(self.budget.prior))
         return self.composition.epsilon(float(self.budget.delta))
@@ -221,7 +225,7 @@ class Receipt:
         if name not in self._unused:
             raise PrivacyError(
                 f"The release {name!r} has no unused charge in the ledger.",
-                "Charge the plan first; make each of its releases once.",
+                "Charge the plan before the release, and make each of its releases only once.",
             )
         return self._unused.pop(name)
 
@@ -306,7 +310,8 @@ def plan_beside(
     shares: Sequence[float],
     what: str,
 ) -> Plan:
-    """Return the method's plan for the rest of ``budget``, followed by the charges of an addition (such as a guide).
+    """Plan an addition (such as a guide) with part of ``budget`` and the method with the rest. Return one plan, with
+    the method's charges first.
 
     The addition gets ``shares`` of mu^2, the squared parameter of the Gaussian mechanism that spends the whole budget.
     The method plans with the epsilon that the rest of mu^2 has at the budget's delta. For methods of Gaussian noise the
@@ -321,7 +326,7 @@ def plan_beside(
     """
     if isinstance(budget, SecretBudget):
         raise ConfigError(
-            f"The {what} of a Release protects records and owners, not secrets.",
+            f"The noise of the {what} protects records or owners, not secrets.",
             f"Leave --{what} out, or give --epsilon and --delta.",
         )
     if budget.delta == 0:
@@ -358,7 +363,7 @@ def plan_beside(
         epsilon = guess if low < guess < high else (low + high) / 2
     if best is None:
         raise ConfigError(
-            f"With this share for the {what} nothing is left for the method.",
+            f"The {what} would leave no budget for the method.",
             f"Give a larger --epsilon, or leave --{what} out.",
         )
     return replace(

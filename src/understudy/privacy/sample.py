@@ -117,6 +117,8 @@ class PaidSubsampledSums(PaidInParts["SubsampledSums"]):
         was made before.
         """
         if not self._taken:
-            raise bug(f"The sum {name!r} would be over all units.", "take the sample before a sum is made")
+            raise bug(
+                f"The sum {name!r} was requested before the sample was taken.", "take the sample before a sum is made"
+            )
         self._once(name)
         return measure(dict(self._mechanism.sums)[name], query, sample, source=self._source)

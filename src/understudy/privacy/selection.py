@@ -68,7 +68,10 @@ class NoisySelection:
         POSITIVE.of(noise_multiplier=self.noise_multiplier)
         require_scale(self.scale, least=SMALLEST_SIGMA)
         if not 1 <= self.most <= MOST_NAMES:
-            raise ConfigError(f"Expected 1 to {MOST_NAMES} names per unit, got {self.most}.", "Choose another number.")
+            raise ConfigError(
+                f"Expected 1 to {MOST_NAMES} names per unit, got {self.most}.",
+                f"Set the number of names per unit to 1 to {MOST_NAMES}.",
+            )
         _ = self.event
 
     @cached_property

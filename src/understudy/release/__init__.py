@@ -180,7 +180,8 @@ class Release:
                 archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)  # no timestamps
 
     def manifest(self, sha256: Mapping[str, str]) -> bytes:
-        """Return ``release.json``: the Release's description of itself, with the hashes of the other members."""
+        """Return the bytes of ``release.json``: method, parameters, schema and statement, with the hashes of the other
+        members."""
         fields = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,

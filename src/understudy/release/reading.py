@@ -66,7 +66,7 @@ def read_schema(path: Path) -> PublicSchema:
         return PublicSchema.from_json(parse_json(read_whole(path, most=MOST_JSON_BYTES)))
     except Exception:  # a damaged file fails in many ways
         raise ConfigError(
-            f"{path.name!r}, which says what the columns of the synthetic table are, cannot be read.",
+            f"The file {path.name!r}, which describes the columns of the synthetic table, cannot be read.",
             "Make the table again with `understudy generate`.",
         ) from None
 
@@ -221,7 +221,7 @@ def require_readable(planned: Release) -> None:
         require_consistent(_manifest(parse_json(written)).statement)
     except Exception:  # any error of reading
         raise ConfigError(
-            "No Release of these settings could be read again: its label set or a number of its plan is out of range.",
+            "A Release with these settings could not be loaded: its label set or a number of its plan is out of range.",
             "Choose fewer or shorter labels, or an epsilon nearer to 1 (`understudy plan` shows the charges).",
         ) from None
 

@@ -162,7 +162,7 @@ def create_keys(path: str | PathLike[str]) -> tuple[Path, bytes]:
     require_local(path)
     private, public = Path(path), Path(f"{os.fspath(path)}.pub")
     if taken := [file.name for file in (private, public) if os.path.lexists(file)]:
-        raise ConfigError(f"There is a file {taken[0]} already.", "Choose another name: keys are never overwritten.")
+        raise ConfigError(f"The file {taken[0]} exists already.", "Choose another name: keys are never overwritten.")
     key, passphrase = Ed25519PrivateKey.generate(), _passphrase()
     locked = serialization.BestAvailableEncryption(passphrase) if passphrase else serialization.NoEncryption()
     pem, made = serialization.Encoding.PEM, key.public_key()
@@ -172,7 +172,9 @@ def create_keys(path: str | PathLike[str]) -> tuple[Path, bytes]:
         with atomic_file(public) as stream:
             stream.write(made.public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo))
     except OSError as error:
-        raise ConfigError(f"{private.name} cannot be written ({error.strerror}).", "Name another place.") from None
+        raise ConfigError(
+            f"{private.name} cannot be written ({error.strerror}).", "Name another folder for the keys."
+        ) from None
     return public, made.public_bytes_raw()
 
 
@@ -241,7 +243,8 @@ def read_signed(folder: Path) -> Manifest:
 
 
 def changes_since(folder: Path, manifest: Manifest) -> dict[str, str]:
-    """Return for each file name what is wrong with it, in words: changed, missing, or not signed."""
+    """Return the names of files that differ from the signed state of ``folder``, each with what is wrong in words:
+    changed, missing, or not signed."""
     there, found = dict(_files_in(folder)), {}
     for name, path in there.items():
         signed = manifest.files.get(name)

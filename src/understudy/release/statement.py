@@ -126,7 +126,8 @@ _LANGUAGE_MODEL = "What a language model learned from its own training data."
 
 @dataclass(frozen=True)
 class Sealed:
-    """The public fields that the seals of all values of a run have in common; see :class:`Seal`."""
+    """The public fields that the seals of all noisy values of a run share, such as the run and the noise; see
+    :class:`Seal`."""
 
     noise: NoiseOrigin
     run_id: _RunId
@@ -338,7 +339,7 @@ class Statement:
             or {charge_of(seal.name) for seal in seals} != set(events)
             or any(seal.unit != self.unit or seal.event != events[charge_of(seal.name)] for seal in seals)
         ):
-            raise moved_store("The stored values are not those that the plan's charges pay for.")
+            raise moved_store("The stored noisy values do not match the charges of the plan.")
         return replace(self, sealed=shared.pop())
 
     @property
@@ -495,7 +496,7 @@ def require_readable_charges(charges: Sequence[Charge]) -> None:
             read_charge(parse_json(json.dumps(charge.to_json()).encode()))
     except ValueError:
         raise ConfigError(
-            "This budget is out of range for these parameters: no Release with such a charge could be read again.",
+            "This budget is out of range for these parameters: a Release with such a charge could not be loaded.",
             NEARER,
         ) from None
 

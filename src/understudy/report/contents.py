@@ -41,7 +41,7 @@ class Contents:
         internal: whether anything in it was computed on private texts without a charge.
         release: the Release, if it is in the statement's folder.
         overview: what the tables look like; None without texts.
-        no_map: why there is no map; empty if there is one.
+        no_map: the reason if there is no map; else empty.
     """
 
     internal: bool
@@ -59,7 +59,7 @@ class Contents:
 
     @property
     def promises(self) -> bool:
-        """Return whether everything that was released had its noise."""
+        """Return whether the page's promise holds: everything that was released has its noise."""
         return self.statement.private and (self.charged is None or self.charged.private)
 
 

@@ -83,7 +83,9 @@ def export_run(
     if to != "chat" and (document_type is not None or system is not None):
         raise ConfigError("Only chats have a document type and a system message.", "Leave them out, or export to chat.")
     if to not in ("csv", "jsonl") and like is not None:
-        raise ConfigError("The option --like is only for CSV and JSON lines.", "Leave it out.")
+        raise ConfigError(
+            "The option --like is only for CSV and JSON lines.", "Leave it out, or export to csv or jsonl."
+        )
     if to in _ENDS and output.suffix.lower() not in _ENDS[to]:
         raise ConfigError(
             f"A {to} file cannot be written as {output.name!r:.80}.",

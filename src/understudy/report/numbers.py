@@ -1,4 +1,4 @@
-"""Numbers and paragraphs for people."""
+"""Format numbers and paragraphs for people."""
 
 from __future__ import annotations
 

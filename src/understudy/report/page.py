@@ -51,7 +51,8 @@ def visible(page: str) -> str:
 
 @contextmanager
 def page_of(*folders: Path) -> Iterator[None]:
-    """Turn every failure with a page of these folders, which strangers may have made, into one error."""
+    """Return a context for making a page from folders that strangers may have made. Any failure becomes a
+    ConfigError."""
     try:
         yield
     except UnderstudyError:

@@ -82,7 +82,7 @@ LABELS_SHOWN = 40
 _WEAK = 10
 """From this epsilon on, the one sentence says that the limit is weak."""
 MOST_SECONDS = 60.0
-"""If the curve would take longer, the page has none; the charges of our methods take far less."""
+"""Most seconds for computing the trade-off curve; a page whose curve would take longer has none."""
 _GRID = 2e4  # points per unit of loss, on both sides
 _TAIL = 8.0  # standard deviations of a privacy loss to keep
 _A_POINT = 2e-6
@@ -348,7 +348,7 @@ def _dots(grid: grids.Grid, number: int) -> str | None:
 
 
 def _settings(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return how it was measured, with the names of files but not their folders."""
+    """Return titles and values of the settings of a measurement; files are named without their folders."""
     found = []
     for name, value in settings.items():
         words = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -50,7 +50,7 @@ def write_baseline(options: Mapping[str, Any], *, listener: Listener = SILENT) -
     job, size = FreeJob(config, foreign=foreign), config.label_set.size
     counts, place = job.wanted.counts(size), job.place
     if job.chat.llm == "none":
-        raise ConfigError("A baseline is written by a language model, and none is named.", "Name one (--llm).")
+        raise ConfigError("A language model writes the baseline, but none is named.", "Name one (--llm).")
     if place.output and (OutputFolder(Path(place.output)).shareable / "statement.json").exists():
         raise ConfigError(
             "The output folder contains a privacy statement, which would not be true of a baseline's texts.",

@@ -1,4 +1,4 @@
-"""Read a private table as a run would, charge nothing, and say what is wrong with it."""
+"""Read a private table as a run would, charge nothing, and report what is wrong with the table."""
 
 from __future__ import annotations
 
@@ -107,7 +107,10 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
             with atomic_file(file, mode=PRIVATE_MODE) as stream:
                 stream.write(json.dumps(found, indent=1).encode("ascii"))
     if not (read.texts or counts):
-        raise CorpusError("The table has no rows.", "Check the file: a run would be charged, and release only noise.")
+        raise CorpusError(
+            "The table has no rows.",
+            "Check that it is the right file: a run would charge the budget and release only noise.",
+        )
     some = "More of the rows than --max-bad-rows allows" if table.skips_bad_rows else "Some of the rows"
     refused = CorpusError(
         f"{some} do not match the declaration of the table: a run would be refused, before its charge.",

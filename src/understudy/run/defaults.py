@@ -47,7 +47,8 @@ class TopicsDecision:
 
     @classmethod
     def of(cls, config: RunConfig) -> TopicsDecision:
-        """Decide: as the user says, else as the run in the output folder began, else as many as the records support.
+        """Return the decision: the user's number, else that of the run in the output folder, else as many topics as the
+        declared number of records supports.
 
         Raises ConfigError if there are labels too, or fewer than two topics; ReleaseError if the topics to count again
         are not those of a Release of topics.
@@ -65,7 +66,7 @@ class TopicsDecision:
             return cls(_known_topics(Path(asked)))
         if not isinstance(asked, str):
             if not own and asked == 1:
-                raise ConfigError("One topic cannot distinguish texts.", "Give --topics 2 or more, or leave it out.")
+                raise ConfigError("At least two topics are needed.", "Give --topics 2 or more, or leave it out.")
             return cls(asked)
         if begun := settings_begun(config):
             count = begun.get("topics")
@@ -145,7 +146,8 @@ class LanguageDecision:
 
     @classmethod
     def of(cls, config: RunConfig, table: Table) -> LanguageDecision:
-        """Decide: the language that the user states, or English if the table's names are evidence of it."""
+        """Return the decision: the language that the user states, or English if the table's names are evidence of
+        it."""
         said, language = config.method_parameters, language_of(config, table)
         method = make_method(config.method, said)
         terms = method if isinstance(method, TermListParameters) else None
@@ -205,7 +207,7 @@ def language_of(config: RunConfig, table: Table) -> str | None:
 
 
 def _counts_known(method: Method) -> bool:
-    """Return whether the topics are those of another Release, which has their terms."""
+    """Return whether the method counts the topics of another Release, so that it needs no terms."""
     topics = getattr(method, "topics", None)
     return isinstance(topics, str) and topics != "auto"
 
@@ -251,7 +253,7 @@ def _known_topics(path: Path) -> str:
     known = load_release(file)
     if known.method != TOPICS or not known.statement.private:
         raise ReleaseError(
-            "These topics cannot be counted again: they are not from a run of `understudy topics` with noise.",
+            "Only topics from a run of `understudy topics` with noise can be counted again.",
             "Name the folder of such a run, or its Release.",
         )
     return str(file)
@@ -266,7 +268,8 @@ class GuideDecision:
 
     @classmethod
     def of(cls, config: RunConfig, table: Table) -> GuideDecision:
-        """Decide: as the user says, else as the run in the output folder began, else if a guide is worth its cost."""
+        """Return the decision: the user's, else that of the run in the output folder, else yes if a guide is worth its
+        cost."""
         if config.guide is not None:
             return cls(config.guide)
         if "guide" in (begun := settings_begun(config)):
@@ -299,7 +302,7 @@ class GuideDecision:
 
 
 def settings_begun(config: RunConfig) -> dict[str, Any]:
-    """Return the settings that the run in the output folder began with; None if there is none or it starts over."""
+    """Return the settings that the run in the output folder began with; empty if there is none, or it starts over."""
     if config.output is None or config.fresh:
         return {}
     return begun_settings(Path(config.output) / "private", config.part(settings.LedgerParameters).noise_source.origin)

@@ -72,7 +72,10 @@ class Measurements:
         def value() -> Arrays:
             mechanism, start = self.receipt.pay(name), time.perf_counter()
             if isinstance(query, OpenQuery) != isinstance(mechanism, NoisySelection):
-                raise bug("A query differs from the planned one.", "names that nobody listed are selected")
+                raise bug(
+                    "A query differs from the planned one.",
+                    "measure an OpenQuery, and nothing else, under a charge with a NoisySelection",
+                )
             if self.plan.unit.kind == "secret" and isinstance(mechanism, SubsampledSum):
                 raise bug("The records of a secret would be sampled one by one.", "sampled units are records or owners")
             records = self.plan.unit.vectors if isinstance(mechanism, NoisySum) else 1
@@ -104,7 +107,7 @@ class Measurements:
         if charge_of(name) == name or charge_of(name) not in self.opened:
             raise bug(
                 f"{name!r} does not belong to an opened charge.",
-                "sums are measured, and parts are sealed after their charge is opened",
+                "it must open the charge before it seals a part, and measure sums",
             )
         return self._sealed(name, make)
 
@@ -127,14 +130,17 @@ class Measurements:
         return found
 
     def keep(self, name: str, make: Callable[[], Arrays]) -> Arrays:
-        """Return a public value, or one made from sealed values, that a resumed run must find unchanged.
+        """Return the value ``name``, which a resumed run must find unchanged: the stored one, else the result of
+        ``make``.
+
+        It is public, or made from sealed values.
 
         Raises PrivacyError if a charge pays for values of this name, because those are sealed.
         """
         if charge_of(name) in {charge.name for charge in self.plan.charges} | _OF_THE_RUN:
             raise bug(
                 f"{name!r} is the name of a value that a charge pays for, or that the run reserves.",
-                "paid values are sealed, and reserved names are not used",
+                "it must seal values that are paid for, and use other names for the rest",
             )
         if self.ledger is None:
             return self.store.keep_once(name, make)
@@ -154,7 +160,7 @@ class Measurements:
         return found
 
     def _mark(self, name: str, arrays: Arrays, key: bytes) -> NDArray[np.uint8]:
-        """Return a keyed hash of the kept value, for this run and name."""
+        """Return a keyed hash of a kept value, which shows later that the value belongs to this run and name."""
         whole = hmac.new(key, f"{self.store.run_id} {name}".encode(), hashlib.sha256)
         for each in sorted(arrays):
             whole.update(f" {each} {arrays[each].dtype} {arrays[each].shape} ".encode())
@@ -163,7 +169,7 @@ class Measurements:
 
 
 def open_ledger(named: LedgerParameters, store: RunStore) -> Ledger:
-    """Return the named ledger."""
+    """Open the ledger that the user named; raise an error if the run was charged in a different one."""
     from understudy.ledger import Ledger
 
     ledger = Ledger(named.ledger, ledger_id=named.ledger_id)

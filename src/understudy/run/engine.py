@@ -68,7 +68,7 @@ class Call:
 
     @classmethod
     def asking(cls, probe: Callable[[], Any]) -> Call:
-        """Wrap a function without arguments as a function of an item."""
+        """Return a call that ignores its item and returns the answer of ``probe``."""
         pickled = cloudpickle.dumps(probe)
         return cls.of(lambda _item: _answer(pickled))
 
@@ -146,7 +146,7 @@ def _load(pickled: bytes) -> Any:
 
 
 def _answer(pickled: bytes) -> Any:
-    """Return a function's answer, which each worker computes once."""
+    """Return the answer of a pickled function without arguments; a worker computes it once."""
     key = hashlib.sha256(pickled).digest()
     if key not in _answers:
         _answers[key] = cloudpickle.loads(pickled)()
@@ -325,8 +325,8 @@ class RayCluster:
         answers = [self._outcome(each, timeout=timeout).get() for each in asked]
         if not answers:
             raise EngineError(
-                "No machine of the Ray cluster has the cores, or GPUs, that a task asks for.",
-                "Add machines.",
+                "No machine of the Ray cluster has enough cores or GPUs for one task.",
+                "Add a machine with more of them.",
             )
         if any(answer != answers[0] for answer in answers):
             raise EngineError(

@@ -205,12 +205,13 @@ class Duration:
     said: float = 0.0
 
     def begin(self, done: int, asked: int) -> None:
-        """Take the number of texts that have stored answers or none, and of all."""
+        """Begin the estimate: ``done`` of ``asked`` texts need no further answer."""
         if not (done and self.texts):
             self.texts = asked - done
 
     def paced(self, seconds: float, answers: int) -> None:
-        """Take the seconds per answer, if that many are requested together: fewer are slower, each."""
+        """Record that an answer takes ``seconds`` if ``answers`` are requested together; with fewer, each takes
+        longer."""
         self.most, whole = max(self.most, answers), self.texts * self.answers_each * seconds
         if answers == self.most and whole > _LONG and not 1 / _OTHER < whole / (self.said or 1e9) < _OTHER:
             self.said = whole
@@ -247,7 +248,7 @@ class Writing:
         """Return the prompting loop of one run.
 
         Args:
-            known: phrases to look for in the examples, if there are any.
+            known: phrases that the prompt's public examples are searched for.
             rows: typed columns of the texts, which prompts show.
         """
 
@@ -278,8 +279,8 @@ def prepare_writing(session: Session, method: Method, texts: Texts, named: Chat,
     """Load and check everything that the writing needs and that could fail, before anything is charged."""
     if named.asks and texts.form and named.llm == "none":
         raise ConfigError(
-            "Texts with parts are written by a language model, and none is named.",
-            "Name one with --llm; phrases alone do not make a dialogue or a row of texts.",
+            "Dialogues and texts of several columns need a language model, but none is named.",
+            "Name one with --llm; phrases alone cannot form such texts.",
         )
     form = _form(texts, method, named)
     prompts = Prompts(texts.parameters, texts.template, texts.form)
@@ -314,7 +315,7 @@ def require_room(writing: Writing, method: Method, planned: Release, details: st
     """Raise ConfigError unless the longest public prompts leave room for an answer in a local model's context window.
 
     Args:
-        details: of a row, with the largest length that a prompt may show.
+        details: typed columns' values in words, as long as a prompt may show them.
     """
     writer = writing.writer(planned.schema.labels, listener)
     room: Any = getattr(writer.chat, "room", None)  # an endpoint's window is unknown
@@ -331,8 +332,8 @@ def _form(texts: Texts, method: Method, named: Chat) -> Form | None:
     parameters, parts = texts.parameters, texts.form
     if parts and parameters.json_schema is not None:
         raise ConfigError(
-            "A JSON schema is given for texts that already have parts.",
-            "Leave --json-schema out: fields and dialogues are written as columns.",
+            "A JSON schema cannot describe dialogues or texts of several columns.",
+            "Leave --json-schema out: such texts are written as columns.",
         )
     if parts:
 
@@ -502,8 +503,8 @@ def _cure_of_missing(method: Method, writing: Writing) -> str:
 def _read(
     records: Sequence[SyntheticRecord], writing: Writing, writer: Writer, method: Method
 ) -> tuple[list[SyntheticRecord], Reading]:
-    """Let the gate read the texts. Texts that are part of a Release, or of a tuned model, are always kept; phrases
-    without a language model are not read."""
+    """Check the texts with the gate; return the records, without the texts that fail, and the findings. Texts from a
+    Release or a tuned model are always kept; phrases without a language model are not checked."""
     if writing.chat is None and method.needs.generation_llm == "optional":
         return list(records), UNREAD
     gate = writer.gate if writing.chat is not None else replace(writer.gate, accept_all=True)
@@ -528,7 +529,8 @@ def _check(named: Chat) -> str:
 
 
 def _without_text(session: Session, named: Chat, made: Release) -> str:
-    """Return what to do if a language model writes nothing: nothing is lost, and another model may be asked."""
+    """Return what the user should do if a language model writes nothing: repeat the command, maybe with another
+    model."""
     check = f"Test the model with {_check(named)}; the same command then asks it again"
     file = None if session.visible_folder is None else session.visible_folder.release_file(made.method)
     if file is None or not file.exists():

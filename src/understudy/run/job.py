@@ -35,7 +35,7 @@ class FreeJob:
 
     Args:
         config: from flags, YAML or Python; no later step reads it.
-        form: the parts that texts have.
+        form: the parts that a text consists of (fields, turns of a dialogue), if any.
         additions: the names of the Release's additions.
         labels: the number of the Release's labels; None: as the configuration declares.
         foreign: whether the texts are assumed not to be English.

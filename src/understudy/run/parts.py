@@ -64,7 +64,7 @@ class Wanted(
         """Return the number of synthetic records of each label."""
         if (self.records is None) == (self.records_per_label is None):
             raise ConfigError(
-                "The number of records must be given by exactly one option.",
+                "The number of records is given by two options, or by neither.",
                 "Give one of --records-per-label N and --records N.",
             )
         if self.records_per_label is not None:
@@ -78,7 +78,7 @@ class Wanted(
         return [self.records // labels + (label < self.records % labels) for label in range(labels)]
 
     def require(self, method: Method, *, labels: int, additions: Collection[str]) -> None:
-        """Raise ConfigError if these records cannot be made, before anything is done.
+        """Raise ConfigError if the requested records cannot be made, before anything is done.
 
         Args:
             additions: the names of the Release's additions.
@@ -91,13 +91,13 @@ class Wanted(
             )
         if self.like_private and self.records is None:
             raise ConfigError(
-                "Labels get the shares of the private table (like_private), but no total is given.",
+                "With like_private, the labels share a total number of records, but none is given.",
                 "Give --records N instead of --records-per-label.",
             )
         asked = "guide" if self.guide else "guide_candidates" if self.guide_candidates else None
         if asked and "guide" not in additions:
             raise ConfigError(
-                f"The option {asked!r} is for a Release with a guide, and this one has none.",
+                f"The option {asked!r} needs a Release with a guide, but this one has none.",
                 "Leave it out, or release with --guide.",
             )
         if self.where and "columns" not in additions:
@@ -156,7 +156,7 @@ class Chat(settings.ModelParameters, use_attribute_docstrings=False):
         must = (releases and needs.candidates) or (generates and needs.generation_llm == "always")
         if must and config.llm == "none":
             raise ConfigError(
-                f"The method {method.name} needs a language model that writes texts, and none is named.",
+                f"The method {method.name} needs a language model that writes texts, but none is named.",
                 "Name one with --llm; it never sees a private text.",
             )
         asks = must or (generates and needs.generation_llm != "never")
@@ -237,7 +237,7 @@ class Promise(
         """Return the guarantee. Raises ConfigError if the method cannot give it, or the dataset has no name."""
         if charges and config.dataset is None and len(config.data) > 1:
             raise ConfigError(
-                "Several files are given, and the dataset that they form has no name for the ledger.",
+                "Several files are given, so the ledger needs a name for the dataset that they form.",
                 "Name it with --dataset NAME.",
             )
         name = config.dataset or (proposed_name(config.data[0]) if len(config.data) == 1 else None)
@@ -254,12 +254,12 @@ class Promise(
             )
         if promise.unit.kind == "secret" and promise.unit.recognised_by is None:
             raise ConfigError(
-                "Nothing says how to recognise secrets.",
+                "Secrets are to be protected, but no option says how to find them.",
                 "Name columns (--secrets), a file (--secrets-file), or detectors (--secret-detectors).",
             )
         if charges and name is None:
             raise ConfigError(
-                "The dataset has no name for the ledger, as the stem of one file would be.",
+                "The ledger needs a name for the dataset, and there is no single file to name it after.",
                 "Name it with --dataset NAME.",
             )
         return promise
@@ -338,7 +338,7 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
         return read_corpus(source, **self.reading, secrets=self.secrets, private_dir=private)
 
     def places(self, root: Path) -> bytes:
-        """Return where its files are, seen from the output folder, or their addresses; empty if it has none."""
+        """Return the paths of the table's files relative to ``root``, or their addresses; empty if it has no files."""
         return "\n".join(_place(each, root.resolve()) for each in self.data).encode("utf-8", "surrogatepass")
 
     def require_header(self) -> None:

@@ -101,7 +101,8 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
     changed = sorted(name for name in set(options) & set(fixed) - free if options[name] != fixed[name])
     if changed:
         raise ConfigError(
-            f"{changed[0]!r} was fixed when the Release was made.", "Leave it out, or make another Release."
+            f"{changed[0]!r} cannot be changed now: it was fixed when the Release was made.",
+            "Leave it out, or make another Release.",
         )
     config = run_config({**fixed, **options, "method": made.method})
     job = FreeJob(
@@ -126,7 +127,8 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
 
 
 def _say_free(session: Session, job: Job, config: RunConfig, listener: Listener) -> None:
-    """If the run here has ended, say that more of its texts are free, and what would be charged."""
+    """If the run in the folder has ended, tell the user that more texts from its Release are free, and what this
+    command would charge."""
     if job.place.fresh and begun_settings(session.folder.private, session.noise.origin):
         listener.say("Starting over (--fresh): the budget is charged a second time.")
     elif GENERATED in session.store.stages() and session.begin():

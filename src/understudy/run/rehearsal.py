@@ -112,7 +112,7 @@ def rehearse(
                 "`release` must run to the end on any table, also on an empty one",
             ) from error
     if problem:
-        raise bug(f"The Release is not as the method's `contents` say: {problem}.", "the two agree")
+        raise bug(f"The Release differs from the method's `contents`: {problem}.", "correct `contents` or `release`")
 
 
 def filled(planned: Release, released: Released, seals: Sequence[Seal], verdict: Verdict | None = None) -> Release:

@@ -267,7 +267,7 @@ def _opened(session: Session, job: Job, ready: _Ready, paid: Paid, listener: Lis
         sha = np.frombuffer(model.fingerprint.encode(), dtype=np.uint8)
         if not np.array_equal(session.store.keep_once(what, partial(dict, sha=sha))["sha"], sha):
             raise ResumeError(  # the statement names one model
-                f"The {what} is not the one that this run began with: its weights or tokenizer changed.",
+                f"The {what} changed since this run began: its weights or tokenizer differ.",
                 "Use the model that it began with (for the built-in one: that version of understudy), or --fresh to "
                 "start over (which charges the budget again).",
             )
@@ -438,7 +438,7 @@ def _owner(corpus: Corpus) -> Column | None:
 
 
 def _types_taken(corpus: Corpus) -> str:
-    """Return the columns of the synthetic table that have the types of a table in memory, other than text, in words."""
+    """Return, in words, the columns of the synthetic table that keep a type other than text from a table in memory."""
     layout = corpus.layout.of(_synthesised(corpus))
     kinds = {each: kind for each, kind in layout.types.items() if not layout.is_text(each) or "dictionary" in kind}
     kinds = {each: "category" if "dictionary" in kind else kind for each, kind in {**kinds, **layout.dtypes}.items()}

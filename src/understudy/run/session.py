@@ -178,13 +178,16 @@ def open_session(
 
     Args:
         noise: the source of noise for everything that is kept in the folder.
-        free: nothing will be charged, so that a charged run cannot be resumed.
+        free: nothing will be charged; raises an error if the folder contains a charged run.
         witness: the observer of an audit.
 
     Raises PrivacyError if a run with a promise has a witness.
     """
     if witness is not None and noise.origin == SYSTEM:
-        raise bug("A run with a promise has a witness.", "only an audit's own run, which is NOT PRIVATE, has one")
+        raise bug(
+            "A run with a privacy guarantee has a witness, which could replace its values.",
+            "only an audit's own run, which is NOT PRIVATE, has one",
+        )
     with ExitStack() as stack:
         if place.output is None:
             root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="understudy-")))
@@ -200,7 +203,10 @@ def open_session(
         visible = None if place.output is None else folder
         session = Session(folder, store, lasting, visible, noise, witness or Witness())
         if free and store.charged:
-            raise ResumeError("The output folder contains a charged run.", "Name another folder with --output.")
+            raise ResumeError(
+                "The output folder contains a run that was charged, which this command cannot resume.",
+                "Name another folder with --output.",
+            )
         if session.begun:
             session.begin()
         elif not place.fresh:

@@ -244,7 +244,7 @@ class ProtectionParameters(Parameters):
             return Budget(self.epsilon, self.delta)  # type: ignore[arg-type]  # None is an error with its own message
         if self.epsilon is not None or self.delta is not None:
             raise ConfigError(
-                "Two budgets are given, one for records or owners and one for secrets.",
+                "Two kinds of budget are given, one for records or owners and one for secrets.",
                 "Give --epsilon and --delta, or --secret-prior and --secret-posterior.",
             )
         return SecretBudget(self.secret_prior, self.secret_posterior)
@@ -295,7 +295,8 @@ class LedgerParameters(Parameters):
 
     @property
     def noise_source(self) -> NoiseSource:
-        """Return the operating system's entropy, unless the promise is given up."""
+        """Return the source of the noise: the operating system's entropy, unless the user asked for no or repeatable
+        noise."""
         if self.insecure_no_noise:
             return InsecureNoNoise()
         if self.insecure_noise_seed is not None:
@@ -469,7 +470,8 @@ class RunConfig(
 
     @property
     def label_set(self) -> LabelSet:
-        """Return the declared labels; for topics, which the run will find, as many made-up, longer names."""
+        """Return the declared labels. If the run will find topics, return one placeholder per topic, longer than a
+        name."""
         if not isinstance(self.topics, int):
             return super().label_set
         name = "the three public words by which this run will name a topic that it finds in the private texts"
@@ -546,7 +548,7 @@ def run_config(values: Mapping[str, Any]) -> RunConfig:
 
 
 def run_names(values: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of all parameters that a run with the method of this configuration takes."""
+    """Return the names of all parameters of a run with the method that ``values`` name."""
     return frozenset({*RunConfig.model_fields, *method_class(configured_method(values)).parameters.model_fields})
 
 
@@ -555,7 +557,10 @@ def configured_method(values: Mapping[str, Any]) -> str:
     something too long to show."""
     method = values.get("method", DEFAULT_METHOD)
     if not isinstance(method, str):
-        raise ConfigError("The method is not a name.", "Write `method: NAME`; `understudy run --help` lists the names.")
+        raise ConfigError(
+            "The configuration's `method` is not text.",
+            "Write `method: NAME`; `understudy run --help` lists the names.",
+        )
     return method
 
 

@@ -73,7 +73,7 @@ def signed_earlier(folder: Path) -> Manifest | None:
 
 
 def manifest_of(statement: Statement, signer: Signer, *, responsible: str, ledger: str | None) -> Manifest:
-    """Return a new manifest with everything but the list of files."""
+    """Return a new manifest for this statement and signer, without the list of files."""
     sealed, account = statement.sealed, booked_account(statement, ledger)
     return Manifest(
         signed_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
@@ -187,7 +187,9 @@ def verify(
         findings += _statements(folder, statement, signed=signature in ("valid", "unknown"))
     if len(findings) == 1 and signature == "none":
         if only is None:
-            raise ConfigError(f"{named.name} is not the folder of a run.", "Name its folder, or a file in release/.")
+            raise ConfigError(
+                f"{named.name} is not the folder of a run.", "Name an output folder, or a file in its release/."
+            )
         findings.append(Finding(only, "unknown", "this file alone cannot be checked"))
     if statement is not None and booked_account(statement, ledger) is not None:
         findings.append(Finding("ledger", "ok", "the ledger here has charged this run"))
@@ -259,7 +261,7 @@ def _statements(folder: Path, made: Statement | None, *, signed: bool) -> Iterat
 
 
 def signed_rows(manifest: Manifest) -> Sequence[tuple[str, str]]:
-    """Return titles and values for a page that will be, or was, signed this way."""
+    """Return titles and values that describe the signature, for a page that will be, or was, signed with it."""
     rows = [("signed by", manifest.responsible), ("signed at", manifest.signed_at)]
     rows += [("key of the signature", manifest.fingerprint), ("spent when signed", _spending(manifest))]
     return [row for row in rows if row[1]]

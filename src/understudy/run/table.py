@@ -178,7 +178,7 @@ class SyntheticTable:
         try:
             return replace(plain_layout(kind), **options), {column.name: column for column in columns}
         except ValueError:
-            raise ConfigError("A table cannot be written like this.", LIKE) from None
+            raise ConfigError("The value of `like` is invalid.", LIKE) from None
 
 
 def words(value: object) -> str:

@@ -264,7 +264,7 @@ class Column:
 
     @property
     def form(self) -> str:
-        """Describe in words how the column's values are written."""
+        """Return, in words, how the column's values are written."""
         form = f"it is written as {self.format}" if self.format else _FORMS.get(self.kind, "")
         if self.format and self.kind == "integer":
             form += ", and contains whole numbers (a number with decimals is 0.0..100.0, or `kind: number`)"
@@ -409,7 +409,7 @@ class Column:
         ends = [parse(end, self.kind) for end in (first, last)]
         if None in ends:
             raise ConfigError(
-                f"The column {self.name!r:.60} has no {part.strip()!r:.60}.",
+                f"The column {self.name!r:.60} has no value {part.strip()!r:.60}.",
                 f"Ask for one value or for FIRST..LAST, both ends written out, such as {self.least}..{self.most}: "
                 f"{_FORMS[self.kind]}.",
             )
@@ -601,7 +601,7 @@ def declared_columns(declared: object, formats: str | Mapping[str, Any] | None =
     elif isinstance(declared, Mapping):
         columns = _of_mapping(declared, formats_of(formats))
     else:
-        raise ConfigError("The columns are not declared by a mapping or a string.", FORM)
+        raise ConfigError("The columns must be declared by a mapping or a string.", FORM)
     if not columns:
         raise ConfigError("No column is declared.", FORM)
     for place, column in enumerate(columns):
@@ -636,7 +636,9 @@ def _of_mapping(declared: Mapping[Any, Any], formats: Mapping[str, Mapping[str, 
 def _of_short(text: str) -> Column:
     name, equals, domain = (part.strip() for part in text.partition("="))
     if not equals and name.casefold().endswith((".yaml", ".yml", ".json")):
-        raise ConfigError(f"The columns {name!r:.80} are the name of a file.", f"Write @{name} to read it.")
+        raise ConfigError(
+            f"The declaration of columns, {name!r:.80}, looks like the name of a file.", f"Write @{name} to read it."
+        )
     if not equals or domain in ("boolean", "identifier"):
         return Column(name, cast(Kind, domain or "boolean"))
     if domain.startswith("identifier "):
@@ -718,13 +720,14 @@ def in_words(columns: Sequence[Column], cells: Sequence[int]) -> str:
 
 
 def row_characters(columns: Sequence[Column]) -> float:
-    """Return the length of a row :func:`in_words` without missing values: the mean over each column's cells."""
+    """Return the estimated number of characters of a row :func:`in_words` without missing values: for each column, the
+    mean over its cells."""
     lengths = ([len(in_words([each], [cell])) + 2 for cell in range(each.missing)] for each in columns)
     return sum(sum(each) / len(each) for each in lengths)
 
 
 def require_own_names(columns: Sequence[Column], others: Iterable[str | None]) -> None:
-    """Check that no typed column is one of the ``others``; else ConfigError."""
+    """Raise ConfigError if a typed column is also one of the ``others`` (text, label, owner)."""
     taken = set(others)
     if twice := [column.name for column in columns if column.name in taken]:
         raise ConfigError(

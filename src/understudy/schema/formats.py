@@ -52,8 +52,8 @@ Ends = tuple[datetime.datetime, datetime.datetime]
 
 
 def formats_of(declared: str | Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
-    """Return by kind the default fields of columns, for ``de``, or for a mapping with ``locale``, ``date``,
-    ``number``, ``boolean``, ``missing``. ConfigError if it is neither."""
+    """Return the default fields of columns of each kind. ``declared`` is a locale such as ``de``, or a mapping with
+    ``locale``, ``date``, ``number``, ``boolean`` and ``missing``. Raises ConfigError if it is neither."""
     if declared is None:
         return {}
     rest = {"locale": declared} if isinstance(declared, str) else dict(declared)
@@ -73,7 +73,7 @@ def formats_of(declared: str | Mapping[str, Any] | None) -> dict[str, dict[str, 
             raise ValueError(f"there is no {unknown[0]!r:.40}" + (f", but there is {like}" if like else ""))
     except ValueError as error:
         raise ConfigError(
-            f"The formats are not declared as they should be: {error}.",
+            f"The declaration of the formats is invalid: {error}.",
             'Write `formats: de`, or `formats: {date: "%d.%m.%Y", number: "1.234,56", boolean: "ja|nein", '
             'missing: ["k. A."]}`.',
         ) from None

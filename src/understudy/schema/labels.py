@@ -211,7 +211,7 @@ def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
         label = as_type(value, None)
         if label is None or is_missing(label):
             raise ConfigError(
-                "A declared label is empty or of no usable type.",
+                "A declared label is empty, or has a type that labels cannot have.",
                 "Labels are strings, whole numbers, decimals (up to 1e300) or booleans.",
             )
         declared.append(label)

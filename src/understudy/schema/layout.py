@@ -60,7 +60,7 @@ class Layout:
         return replace(self, columns=tuple(n for n in self.columns if n in names), types=types, dtypes=dtypes)
 
     def in_order(self, names: Collection[str]) -> list[str]:
-        """Return the names in the table's order, followed by those that it does not have."""
+        """Return ``names`` in the order of the table's columns; names that the table does not have come last."""
         return [*(name for name in self.columns if name in names), *(n for n in names if n not in self.columns)]
 
     def arrow_type(self, name: str) -> Any:

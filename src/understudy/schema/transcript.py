@@ -104,7 +104,8 @@ class TextForm:
             )
         if len(self.fields) == 1:
             raise ConfigError(
-                "Only one text column is named, in the form for several.", "Give --text COLUMN, or name several."
+                "Only one text column is named, but as a list of several.",
+                "Give --text COLUMN for one column, or name several.",
             )
         if (self.acts or self.tools) and not self.roles:
             raise ConfigError(
@@ -292,7 +293,7 @@ class TextForm:
         return cls(*(tuple(fields.get(name, ())) for name in ("fields", "roles", "acts", "tools")))
 
     def whole(self, parts: Sequence[Part]) -> tuple[Part, ...] | None:
-        """Return the parts if they make a valid text of this form; else None."""
+        """Return ``parts`` if together they are a valid text of this form; else None."""
         if self.fields:
             return tuple(parts) if [part.name for part in parts] == list(self.fields) else None
         return tuple(parts) if parts and _answered(parts) else None

@@ -111,7 +111,7 @@ def _line(values: Mapping[str, str], name: str) -> str:
 
 @dataclass(eq=False)
 class Job:
-    """A started process, and the last lines of its output."""
+    """A process that the studio started, and the last lines of its output."""
 
     verb: str
     run: FoundRun
@@ -162,13 +162,17 @@ class Jobs:
             output = run.folder
             if verb == "generate":
                 if (form := GenerateForm.of(run)) is None:
-                    raise ConfigError("The studio cannot generate from this run.", "Use the command line.")
+                    raise ConfigError(
+                        "The studio cannot generate from this run.", "Use `understudy generate` on the command line."
+                    )
                 output = OutputFolder(_free(place if place == root else place.parent, f"{place.name}-texts"))
                 words, read = form.words(values, output.root), form.release
             else:
                 words, read = _report_words(run, values), place
             if not all(each.is_relative_to(root) for each in (place, read.resolve(), output.root)):
-                raise ConfigError("A symbolic link leads out of the folder of runs.", "Use the command line.")
+                raise ConfigError(
+                    "A symbolic link leads out of the folder of runs.", "Remove the link, or use the command line."
+                )
             self.now = self._started(verb, run, output, words)
 
     def _started(self, verb: str, run: FoundRun, output: OutputFolder, words: Sequence[str]) -> Job:

@@ -108,7 +108,7 @@ def find_run(root: Path, identifier: str) -> FoundRun:
 
 
 def run_at(root: Path, place: Path) -> FoundRun | None:
-    """Return the run whose folder has this resolved path, if it exists by now."""
+    """Return the run whose folder has the resolved path ``place``; None if there is none (yet)."""
     folders = (folder for folder in _run_folders(root) if folder.resolve() == place)
     return next((_found(root, folder) for folder in folders), None)
 

@@ -1,4 +1,4 @@
-"""The studio's socket, on the loopback only."""
+"""Serve the studio on this machine's loopback address only."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def _repeats(words: Sequence[str]) -> bool:
 
 
 def _kept(text: str, words: Sequence[str], phrase: str) -> bool:
-    """Return whether a text has a phrase, or each of its words in some form ("refunds" for "refund")."""
+    """Return whether a text contains the phrase, or each of its words in some form ("refunds" for "refund")."""
     if kept_phrases(text, (phrase,)):
         return True
     stems = [word[: max(4, len(word) - 2)] for word in split_words(phrase)]

@@ -37,7 +37,7 @@ def test_one_charge_pays_for_the_tokens_of_all_labels() -> None:
 
 def test_a_plan_whose_release_could_not_be_read_again_is_refused() -> None:
     settings = {"method": "few-shot", "text": "t", "noise": "votes", "tokens": 10, "sampling_rate": 1.0}
-    with pytest.raises(ConfigError, match="could be read again"):
+    with pytest.raises(ConfigError, match="could not be loaded"):
         configured_plan({**settings, "epsilon": "1e-9", "delta": "1e-12"})
     with pytest.raises(ConfigError, match="sampling_rate"):
         method(sampling_rate=5e-10)

@@ -118,7 +118,7 @@ def audit_mechanism(
     """
     if runs < LEAST_RUNS:
         raise ConfigError(
-            f"{plural(runs, 'run')} cannot show anything.", f"Run a mechanism at least {LEAST_RUNS} times."
+            f"{plural(runs, 'run')} are too few for an audit.", f"Run a mechanism at least {LEAST_RUNS} times."
         )
     if not 0 < confidence < 1:
         raise ConfigError(f"Expected a confidence in (0, 1), got {confidence}.", "Give one such as 0.95.")

@@ -143,7 +143,8 @@ class SecretFinder:
                     found |= keys
 
     def _match_through(self, cut: Sequence[str], found: set[str]) -> None:
-        """Match with each :data:`MARK` read as nothing or as a blank, independently of the others."""
+        """Add to ``found`` the secrets in ``cut`` if each :data:`MARK` may be read as nothing or as a blank,
+        independently of the others."""
         spelled, in_order = self._without_blanks
         for start in range(len(cut)):
             if cut[start] in (" ", MARK):
@@ -165,7 +166,7 @@ class SecretFinder:
 
     @cached_property
     def _without_blanks(self) -> tuple[_Forms, list[str]]:
-        """Return every secret without its blanks, and these spellings in order."""
+        """Return the secrets by their spelling without blanks, and the sorted list of these spellings."""
         spelled: _Forms = {}
         for folded, keys in self._forms.items():
             words = folded.split(" ")
@@ -224,7 +225,7 @@ def check_records_per_secret(corpus: Corpus, finder: SecretFinder, max_records: 
     """
     if max(records_per_secret(corpus, finder).values(), default=0) > max_records:
         raise CorpusError(
-            "A secret is in more records than was declared.",
+            "A secret is in more records than the declared maximum.",
             "Declare more with --max-records-per-secret (by what is known beyond this table), or remove strings that "
             "are not secrets from the list; `understudy secrets count` writes the counts to a private file.",
         )

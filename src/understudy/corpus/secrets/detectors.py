@@ -248,7 +248,7 @@ def make_detectors(names: Sequence[str]) -> tuple[Detector, ...]:
             made.append(_BY_NAME[name])
         else:
             raise ConfigError(
-                f"There is no detector {name!r}.", f"Detectors are {', '.join(BUILT_IN)}, and presidio:ENTITY."
+                f"There is no detector called {name!r}.", f"Detectors are {', '.join(BUILT_IN)}, and presidio:ENTITY."
             )
     return tuple(made)
 
@@ -343,7 +343,8 @@ _FETCHES = {"EMAIL_ADDRESS": "email"}
 
 @dataclass(frozen=True)
 class PresidioDetector:
-    """All recognisers of one entity, in whatever language or country; every score above zero counts."""
+    """Detects one of Presidio's entities with all of its recognisers, for any language or country; each match with a
+    score above zero counts."""
 
     name: str
     entity: str
@@ -378,7 +379,7 @@ def _presidio(entity: str) -> PresidioDetector:
         )
     if entity not in by_entity:
         raise ConfigError(
-            f"Presidio does not find {entity!r} by its form.",
+            f"Presidio has no pattern for {entity!r}.",
             "Use an entity that it finds by patterns; list names in a column or a file.",
         )
     return PresidioDetector(f"presidio:{entity}", entity, tuple(by_entity[entity]))

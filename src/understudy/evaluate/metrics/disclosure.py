@@ -78,7 +78,8 @@ def measure_disclosure(
 
 
 def _chance(correct: int, size: int, pairs: int, epsilon: float, delta: float) -> float:
-    """Return how probable, at most, this many right guesses are, over all tests, if a record has this epsilon."""
+    """Return an upper bound on the probability, over all tests, of this many right guesses if a record has this
+    epsilon."""
     loss = (1 + math.exp(epsilon)) * delta
     tests = len(_sizes(pairs))
     return min(1.0, tests * p_value(correct, size, canaries=pairs, epsilon=2 * epsilon, delta=loss))

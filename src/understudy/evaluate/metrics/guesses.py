@@ -1,8 +1,8 @@
-"""The limit on right guesses of a private run's secret coins.
+"""Bounds on how often an attacker can guess which records a private run used.
 
-With an (epsilon, delta)-private run, nobody can guess independent fair coins, each of which decides one record, much
-better than with randomised response: a guess is right with chance at most e^epsilon / (e^epsilon + 1), jointly over all
-guesses, plus a term in delta.
+Suppose that a fair coin decides for each of some records whether it is used in an (epsilon, delta)-private run. Nobody
+can then guess these coins from the result much better than with randomised response: a guess is right with probability
+at most e^epsilon / (e^epsilon + 1), jointly over all guesses, plus a term in delta.
 
 Source: Steinke, Nasr and Jagielski 2023, *Privacy Auditing with One (1) Training Run* (arXiv:2305.08846), Theorem 5.2.
 """
@@ -19,7 +19,7 @@ from understudy.base.lazy import stats
 from understudy.privacy.search import to_the_last_bit
 
 CEILING = 50.0
-"""Epsilons above this mean nothing; no bound is larger."""
+"""Largest lower bound on epsilon that is reported; larger values would mean nothing."""
 
 
 def p_value(correct: int, guesses: int, *, canaries: int, epsilon: float, delta: float) -> float:

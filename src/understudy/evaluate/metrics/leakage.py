@@ -68,7 +68,7 @@ def measure_copying(
 
 
 def _maximum(longest: Ints, size: int, of: str) -> MetricValue:
-    """Return the mean maximum of ``size`` random texts; a maximum has no interval."""
+    """Return the expected maximum of ``longest`` among ``size`` random texts, without an interval."""
     settings = {"texts": size}
     if size == 0:
         return MetricValue(LONGEST, None, of, settings=settings, note=NO_TEXTS)

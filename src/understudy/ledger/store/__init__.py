@@ -264,7 +264,9 @@ class RunStore:
         encoded, text = found
         seal = None if text is None else _seal(text)
         if seal is None or seal.name != name:
-            raise moved_store(f"The value {name!r} of this run has no valid seal.")
+            raise moved_store(
+                f"The stored value {name!r} of this run was changed: its seal is missing or belongs to another value."
+            )
         return SealedValue(_decode(encoded), seal)
 
     def keep(self, name: str, arrays: Mapping[str, NDArray[Any]], *, seal: Seal | None = None) -> None:
@@ -282,8 +284,8 @@ class RunStore:
         with self._database.transaction() as connection:
             if connection.execute("SELECT 1 FROM value WHERE name = ?", (name,)).fetchone():
                 raise PrivacyError(
-                    f"The values {name!r} of this run are stored already.",
-                    "Use the stored ones: a release is made once.",
+                    f"The noisy value {name!r} of this run is stored already.",
+                    "Use the stored value: each is sampled only once.",
                 )
             connection.execute("INSERT INTO value VALUES (?, ?, ?, ?)", (name, encoded, self.noise, text))
 
@@ -298,7 +300,7 @@ class RunStore:
         return found
 
     def mark(self, stage: str) -> None:
-        """Record that a stage is done; marking it again changes nothing."""
+        """Record that a stage of the run is done; recording it again changes nothing."""
         with self._database.transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO stage (name) VALUES (?)", (stage,))
         _log.debug("Stage reached: %s.", stage)

@@ -146,7 +146,7 @@ def store_error(path: Path, error: sqlite3.Error | UnicodeDecodeError) -> Unders
 
 
 MOST_BLANK = 3
-"""How often a request that is answered without text is asked, over all runs of one output folder."""
+"""How often a request is sent that is answered without text, over all runs of one output folder."""
 
 
 class AnswerStore:
@@ -154,7 +154,7 @@ class AnswerStore:
         self._database = database
 
     def get_many(self, keys: Sequence[str]) -> dict[str, str]:
-        """Return the stored answers for ``keys``. Answers without text are returned only once they came MOST_BLANK
+        """Return the stored answers for ``keys``. An answer without text is returned only after it came MOST_BLANK
         times."""
         blank = dict(
             self._database.of_keys(f"SELECT key, text FROM blank_answer WHERE times >= {MOST_BLANK} AND key", keys)
@@ -190,24 +190,24 @@ class JobStore:
         self._database = database
 
     def assign(self, token: str, tries: Mapping[str, int]) -> None:
-        """Record, before it is submitted, that the batch ``token`` has these requests, and how often each was tried."""
+        """Record, before the batch ``token`` is submitted, which requests it contains, and how often each was tried."""
         rows = [(key, token, count) for key, count in tries.items()]
         with self._database.transaction() as connection:
             connection.execute("INSERT INTO batch_job VALUES (?, NULL)", (token,))
             connection.executemany("INSERT OR REPLACE INTO batch_request VALUES (?, ?, ?)", rows)
 
     def assigned(self, keys: Sequence[str]) -> dict[str, tuple[str, int]]:
-        """Return for the submitted ones among ``keys`` their batch, and how often they were tried."""
+        """Return, for each of ``keys`` that was submitted, the batch that contains it and how often it was tried."""
         found = self._database.of_keys("SELECT key, token, tries FROM batch_request WHERE key", keys)
         return {key: (token, tries) for key, token, tries in found}
 
     def release(self, keys: Sequence[str]) -> None:
-        """Forget that these were submitted."""
+        """Forget that the requests ``keys`` were submitted."""
         with self._database.transaction() as connection:
             connection.executemany("DELETE FROM batch_request WHERE key = ?", [(key,) for key in keys])
 
     def batch(self, token: str) -> str | None:
-        """Return the endpoint's name of a batch; None if it was not known when the process ended."""
+        """Return the name that the endpoint gave the batch ``token``; None if the process ended before it was known."""
         return next((name for (name,) in self._database.rows("SELECT id FROM batch_job WHERE token = ?", token)), None)
 
     def name_batch(self, token: str, batch: str) -> None:
@@ -297,6 +297,7 @@ def _empty_log(path: Path) -> bool:
         return False
     if any(log.exists() and log.stat().st_size for log in (path.with_name(path.name + end) for end in _LOGS[:2])):
         raise StorageError(
-            f"{path} cannot be set aside: another program reads its log.", "Close it there, then repeat the command."
+            f"{path} cannot be set aside: another program reads its log.",
+            "Close that program, then repeat the command.",
         )
     return True

@@ -49,7 +49,7 @@ class Writing:
         wanted: how many texts, and the additions' settings of writing.
         embedder: loads the embedder of this name.
         prompted: the columns of a row that prompts show.
-        say, progress: take a line for the user, and how far something is.
+        say, progress: show the user a line, and how far a step is.
     """
 
     wanted: Any

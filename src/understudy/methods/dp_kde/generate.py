@@ -35,12 +35,13 @@ from understudy.text.writing import Seed, SyntheticRecord, Writer
 _STEPS = 1 << 12  # of a turn; divides 2^16, so that sums of phases may wrap
 _TURN = np.arange(_STEPS) * (2 * math.pi / _STEPS)
 _WAVES = np.trunc(GRID * (1 - 1e-9) * np.stack([np.cos(_TURN), np.sin(_TURN)])).astype(np.int32)
-"""Round cos and sin to integer steps of 1/GRID, towards zero: their squares add up to at most GRID^2."""
+"""Cos and sin of each phase in integer steps of 1/GRID, rounded towards zero: their squares add up to at most
+GRID^2."""
 _PREFIXES = 1024
 _SMALLEST = 1e-12
 
 Phases = NDArray[np.uint16]
-"""Convert phases to steps of a turn, modulo 2^16."""
+"""Phases in steps of a turn, modulo 2^16."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ def integer_features(phases: Phases) -> NDArray[np.int32]:
 def generate(
     parameters: DPKDEParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
 ) -> Iterator[SyntheticRecord]:
-    """Write texts around sampled sequences; a language model gets only their sure terms."""
+    """Write ``counts[label]`` texts of each label around sampled sequences of terms. A language model gets only those
+    terms that the private texts almost certainly contain."""
     shown = np.ones(len(release.terms), dtype=np.bool_)
     if tools.writer.chat is not None:
         shown = release.arrays[REAL] >= SURE
@@ -113,7 +115,8 @@ def sample_sequences(
     """Sample sequences of distinct terms for each label: ``Int64[counts[label], length]`` term indices.
 
     Args:
-        seed: of the frequencies, from the Release; ``sampling_seed`` is that of these sequences.
+        seed: seed of the frequencies, from the Release.
+        sampling_seed: seed of these sequences.
     """
     embeddings, length = arrays["embeddings"], parameters.length
     terms, dimension = embeddings.shape
@@ -122,7 +125,7 @@ def sample_sequences(
     }
     iterative = parameters.mode == "iterative"
     if length > (most := max(sketches) if iterative else terms):
-        raise ConfigError(f"This Release has sequences of up to {most} terms.", "Lower length.")
+        raise ConfigError(f"This Release supports sequences of up to {most} terms.", f"Set length to at most {most}.")
     require_room(parameters, terms=terms, dimension=dimension, cure="Generate on a machine with more memory.")
     frequencies = Frequencies(seed, parameters.features, parameters.bandwidth, dimension)
     if arrays["frequencies"].tobytes() != frequencies.digest:
@@ -164,8 +167,9 @@ def density_scores(
 
 
 def _next_scores(sketch: NDArray[np.float32], prefix: Phases, waves: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return ``Float32[n, N]``: the density of n prefixes, each with each term added, padded with zeros to m terms
-    (which scales all equally): [(C cos P + S sin P) . cos A + (S cos P - C sin P) . sin A], (C, S) the sketch."""
+    """Return ``Float32[n, N]``: the density of each of n prefixes followed by each term, padded with zeros to m terms
+    (which scales all values equally): [(C cos P + S sin P) . cos A + (S cos P - C sin P) . sin A], (C, S) the
+    sketch."""
     (c, s), (cos, sin) = np.split(sketch, 2), np.split(_waves(prefix), 2, axis=1)
     return np.asarray(np.concatenate([c * cos + s * sin, s * cos - c * sin], axis=1) @ waves, dtype=np.float32)
 

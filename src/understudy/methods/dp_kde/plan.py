@@ -108,8 +108,9 @@ class DensitySpec:
 def multipliers(parameters: DPKDEParameters, budget: Budget) -> Sequence[float]:
     """Return the noise multipliers of the vocabulary and of each density, which together spend ``budget``.
 
-    Pure epsilons add up. Of a Gaussian budget each gets mu^2 in proportion to the square of its epsilon, which is about
-    what it would have by itself. Raises ConfigError if the vocabulary's epsilon leaves nothing for the densities.
+    Pure epsilons add up. A Gaussian budget (mu^2) is divided in proportion to the squares of the parts' epsilons, which
+    gives each about the noise that its epsilon alone would. Raises ConfigError if the vocabulary's epsilon leaves
+    nothing for the densities.
     """
     whole, sketches = float(budget.epsilon), len(densities(parameters))
     first = parameters.vocabulary_epsilon or whole * _VOCABULARY_SHARE
@@ -129,13 +130,13 @@ def make_plan(parameters: DPKDEParameters, budget: Budget, facts: PublicFacts) -
     require_enough_terms(most, size)
     if parameters.length > most:
         raise ConfigError(
-            f"Sequences of {parameters.length} distinct terms need at least as many in the vocabulary.",
+            f"Sequences of {parameters.length} distinct terms need a vocabulary of at least {parameters.length} terms.",
             "Lower length or raise top_terms.",
         )
     if parameters.mode == "iterative" and parameters.length > parameters.terms_per_record:
         raise ConfigError(
-            f"No record has sequences of {parameters.length} terms, since {parameters.terms_per_record} terms of a "
-            "record count.",
+            f"Sequences of {parameters.length} terms are impossible, since only {parameters.terms_per_record} terms a "
+            "record are used.",
             "Lower length or raise terms_per_record.",
         )
     if parameters.noise == "laplace":
@@ -174,7 +175,7 @@ def score_noise(parameters: ReleaseParameters, multiplier: float) -> float:
 
 
 def require_room(parameters: DPKDEParameters, *, terms: int, dimension: int, cure: str) -> None:
-    """Check that embeddings and random features of the vocabulary fit into memory; else raise ConfigError."""
+    """Raise ConfigError if embeddings and random features of the vocabulary do not fit into memory."""
     require_releasable((terms, dimension), cure=cure)
     per_term = max(densities(parameters)) * _BYTES_PER_PHASE + _BYTES_PER_FEATURE
     needed = parameters.features * (terms * per_term + dimension * 12)

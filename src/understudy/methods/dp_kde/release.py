@@ -124,7 +124,8 @@ class PrefixDensity(PlannedQuery[BoundedBatch, DensitySpec]):
 
 
 def prepare(parameters: DPKDEParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation) -> None:
-    """Check that terms of the public vocabulary can be embedded, and that N of them fit into memory."""
+    """Check that the embedder works on public terms, and that N terms fit into memory. Raises ModelError or
+    ConfigError."""
     tried = _unit_vectors(needed(preparation.embedder), public_vocabulary(parameters).terms[:_TRIED])
     cure = "Lower features, top_terms or, in the iterative mode, length."
     require_room(parameters, terms=parameters.top_terms, dimension=tried.shape[1], cure=cure)
@@ -146,8 +147,8 @@ def contents(parameters: DPKDEParameters, release: Release) -> Contents:
 
 
 def release(parameters: DPKDEParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-    """Count the vocabulary with noise, keep its most frequent terms, and release a noisy density over sequences of them
-    per length and label."""
+    """Release noisy counts of the vocabulary's most frequent terms and, per sequence length and label, a noisy kernel
+    density over sequences of these terms."""
     vocabulary, embedder = public_vocabulary(parameters), needed(tools.embedder)
     tools.require_same(VOCABULARY, vocabulary.sha256)
     size = len(vocabulary.terms)
@@ -186,11 +187,11 @@ def release(parameters: DPKDEParameters, corpus: BoundedCorpus, plan: Plan, tool
 
 
 def _unit_vectors(embedder: Embedder, terms: Sequence[str]) -> NDArray[np.float32]:
-    """Embed terms. Raises ModelError if the embedder does not answer with one unit vector for each."""
+    """Return an embedding of length 1 per term, ``Float32[n, d]``. Raises ModelError if the embedder does not."""
     vectors = np.asarray(embedder.embed(terms), dtype=np.float32)
     if vectors.ndim != 2 or len(vectors) != len(terms) or not (abs(np.linalg.norm(vectors, axis=1) - 1) < 0.01).all():
         raise ModelError(
-            f"The embedder {embedder.model_id!r} does not answer with one unit vector per term.",
+            f"The embedder {embedder.model_id!r} does not return one vector of length 1 per term.",
             "Use an embedder that normalises its vectors.",
         )
     return vectors

@@ -42,10 +42,12 @@ synthetic texts covered fewer real texts than they did without topics (docs/deci
 def generate(
     parameters: DPKPSParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
 ) -> Iterator[SyntheticRecord]:
-    """Write texts around sequences sampled from the sketches; with a guide, around those that it chooses.
+    """Write ``counts[label]`` texts of each label around sequences of terms sampled from the Release; if it has a
+    guide, around the sequences that the guide chooses.
 
-    A language model writes for people, who should not read random words: it gets only sure terms. Phrases alone are for
-    classifiers, which learn more if uncertain terms are included with a weight (docs/decisions/041).
+    A language model writes texts for people, so it gets only terms that are almost certainly in the private texts.
+    Without one, the phrases themselves are the texts: they serve to train classifiers, which learn more if uncertain
+    terms are included with a weight (docs/decisions/041).
     """
     written = tools.writer.chat is not None
     times = 1 if tools.chooser is None else _CANDIDATES
@@ -85,12 +87,12 @@ _FOR_CLASSIFIERS = "Phrases for classifiers: uncertain words are included, weigh
 
 
 def _purpose(sequences: Sequence[NDArray[np.int64]]) -> str:
-    """Say what the texts are for, and how many labels have no sure term."""
+    """Return a line on what the texts are for, and how many labels have no sure term."""
     said = f"Texts for people: only words that the private texts contain with a probability of {SURE:.0%} are used."
     asked = [rows for rows in sequences if len(rows)]
     bare = sum(not (rows >= 0).any() for rows in asked)
     if bare and len(sequences) == 1:
-        said += " No word is: the table is too small for this budget, so the texts say nothing about it."
+        said += " There is no such word: the table is too small for this budget, so the texts say nothing about it."
     elif bare:
         said += (
             f" {bare} of {len(asked)} labels have no such word, so their texts are written from the label's name: the "
@@ -120,8 +122,8 @@ def released_noise(parameters: DPKPSParameters, statement: Statement) -> KnownNo
 
 
 def label_counts(parameters: DPKPSParameters, release: Release) -> tuple[list[float], float]:
-    """Return, for each label, the sum of its scores of the likeliest terms, which is in proportion to its records.
-    Further terms would add noise."""
+    """Return, for each label, the sum of its noisy scores of the likeliest terms, which is proportional to its number
+    of records, and the standard deviation of that sum's noise. Further terms would add noise."""
     density, noise = release.arrays[DENSITY][:, :_COUNTED], released_noise(parameters, release.statement)
     return density.sum(axis=1).tolist(), noise.std * math.sqrt(density.shape[1])
 
@@ -172,15 +174,17 @@ def sample_sequences(
 
     Args:
         scores: ``Float64[labels, N]``: the score of each term under each label, with this ``noise``.
-        seed: the Release's; ``sampling_seed`` is that of these sequences.
-        log_lifts: per label, ``Float32[sequences, N]`` for some of its sequences: how much their rows change the terms'
-            logarithmic weights, which have been raised to the power of ``flatness``.
-        listed: ``Float64[N]``: the probability that a term is real by its count. If given, only sure terms are sampled,
-            and a label without any has empty sequences. If None, uncertain terms are sampled too.
+        seed: the Release's seed.
+        sampling_seed: seed of these sequences.
+        log_lifts: per label, a function that returns ``Float32[sequences, N]`` for some of its sequences: what the
+            values of their typed columns add to the logarithms of the terms' weights.
+        flatness: power to which the weights are raised before that.
+        listed: ``Float64[N]``: the probability that a term is in the texts, by its count. If given, only sure terms are
+            sampled, and a label without any has empty sequences. If None, uncertain terms are sampled too.
         unwanted: ``Bool[N]``: terms that are sampled only for labels whose texts are full of them.
     """
     if parameters.length > scores.shape[1]:
-        raise ConfigError("The sequences are longer than the Release's vocabulary.", "Lower length.")
+        raise ConfigError("Sequences cannot have more terms than the Release's vocabulary.", "Lower length.")
     generator = np.random.default_rng([sampling_seed, seed])
     found = sampling_scores(scores, noise)
     weights = contrast_weights(found.mean, contrast=parameters.contrast) ** flatness
@@ -247,8 +251,8 @@ def evolve_seeds(
             varied <- kept sequences, one term of each swapped for a term of another sequence of the pool
             kept   <- those of kept and varied that the guide chooses
 
-    If nearly all sequences match their label already, swaps would only make them alike: on ag_news three rounds cost
-    three points of a TF-IDF classifier, on trec they gained up to twelve of one on embeddings.
+    If nearly all sequences match their label already, swaps only make them similar to each other: on ag_news, three
+    rounds cost a TF-IDF classifier three points; on trec, they gained an embedding classifier up to twelve.
 
     Private evolution (Xie et al. 2024) asks the private records to vote in every round. Here they voted once: the guide
     answers any number of times.

@@ -88,7 +88,7 @@ def phrase_columns(parameters: ReleaseParameters, columns: Sequence[Column]) -> 
         if name not in places:
             named = f"Name some of these (phrase_columns): {', '.join(places)}; or all, or none."
             raise ConfigError(
-                f"Phrases are to depend on {name!r:.60}, which is not a typed column.",
+                f"Phrases cannot depend on {name!r:.60}, which is not a typed column.",
                 named if places else "Declare typed columns with --columns, or leave phrase_columns out.",
             )
     if len(set(asked)) < len(asked):
@@ -113,7 +113,7 @@ def discovery_share(parameters: ReleaseParameters) -> float:
     share = parameters.discover_terms or 0.0
     if share and parameters.noise == "laplace":
         raise ConfigError(
-            "Terms that are in no list can be discovered under (epsilon, delta), not under pure differential privacy.",
+            "Discovering terms needs a delta, but Laplace noise promises pure differential privacy, without one.",
             "Leave --discover-terms out, or choose gaussian noise.",
         )
     return share

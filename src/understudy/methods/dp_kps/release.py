@@ -88,7 +88,8 @@ def contents(parameters: DPKPSParameters, release: Release) -> Contents:
 
 
 def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-    """Release the privatised part of a public vocabulary, and how much each label's records use its terms."""
+    """Release the terms of a public vocabulary that the records use, by noisy counts, and noisy weights of each term
+    under each label (and, if typed columns are declared, under each of their values)."""
     vocabulary = public_vocabulary(parameters)
     tools.require_same(VOCABULARY, vocabulary.sha256)
     read = None if parameters.vocabulary != BUILT_IN or parameters.not_english else is_english
@@ -140,9 +141,9 @@ def noise_check(
     *,
     vocabulary_size: int,
 ) -> Facts:
-    """Return how many values are above the noise, and the verdict by the weight of all records, not by their number. A
-    term with the share f of a label's weight is in the share f m of texts with m terms each, which is assumed to be
-    half of S.
+    """Return how many values are above the noise, and a verdict on the release, which uses the total noisy weight of
+    the records instead of their number. A term with the share f of a label's weight occurs in the share f m of its
+    texts, if each has m terms; m is assumed to be half of S.
 
     The vocabulary's floor is the level that noise alone reaches for about one of all public terms; a score's floor is
     three standard deviations. If hardly any term is above the floor, the verdict says so, whatever the other values.

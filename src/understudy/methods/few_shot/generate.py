@@ -1,4 +1,5 @@
-"""Few-shot, after the privacy boundary: show exemplars of a label to any language model. Free, and repeatable."""
+"""Few-shot, after the privacy boundary: show a label's exemplars to any language model. Repeatable, costs no
+privacy."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def generate(
     random order and, if there are typed columns, the row that the text should fit.
 
     The prompts of a label without a usable exemplar have only the template's public examples. If records are wanted, an
-    answer that is not one becomes a record without text, whose provenance says what is wrong.
+    answer that is not a valid one becomes a record without text, whose provenance names the fault.
     """
     writer, names = tools.writer, [str(label) for label in release.schema.labels]
     shown = usable_exemplars(release, len(counts))

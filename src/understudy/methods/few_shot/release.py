@@ -58,7 +58,10 @@ def exemplar_prompts(parameters: FewShotParameters, found: Preparation) -> Label
     for label in asked.labels:
         tokens = label.tokens
         if not tokens.prefix and not tokens.suffix:
-            raise ConfigError("The prompt around the private texts is empty.", "Write something around them.")
+            raise ConfigError(
+                "The prompt around the private texts is empty.",
+                "Add words to it in the prompt file, or leave --prompt out.",
+            )
         window, texts = label.model.window, parameters.examples_per_subset
         fitting = tokens.most_fitting(window, new_tokens=longest + 1, texts=texts)
         ending = Ending.of(label.prompt, most_tokens=longest)
@@ -75,11 +78,11 @@ def prepare(parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, pr
 
 
 def release(parameters: FewShotParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-    """Decode each label's exemplars, as many as are asked for and paid for."""
+    """Decode ``exemplars`` exemplars of each label, or fewer if the paid tokens are used up before."""
     if corpus.unit.max_records != 1:
         raise bug(
             f"One {corpus.unit.name} may have {corpus.unit.max_records} records in the sample.",
-            "it plans with one record each",
+            "its plan must allow one record per owner",
         )
     model, asked, mechanism = needed(tools.model), exemplar_prompts(parameters, tools), plan.mechanism(TOKENS)
     samplers = [TokenSampler(parameters, mechanism, each) for each in asked.labels]
@@ -141,10 +144,10 @@ class _Decoder:
 
 
 def deal(sample: Sample, *, subsets: int, most: int) -> list[NDArray[np.int64]]:
-    """Return, for each subset, the records that it shows: its sampled records of lowest priority, at most ``most``, in
-    that order.
+    """Divide the sampled records among ``subsets``; return the indices of each subset's records with the lowest random
+    priority, at most ``most``, in that order.
 
-    Each record has its own coins. Removing a record, with its coins, changes only one subset.
+    Each record has its own random numbers, so removing a record changes only one subset.
     """
     included = np.flatnonzero(sample.included)
     included = included[np.argsort(sample.priority[included], kind="stable")]
@@ -153,11 +156,11 @@ def deal(sample: Sample, *, subsets: int, most: int) -> list[NDArray[np.int64]]:
 
 @dataclass(frozen=True)
 class TokenSampler:
-    """How the exemplars of one label are decoded.
+    """Decodes the exemplars of one label.
 
     Guarantee:
-        A record changes the row of the one subset that it falls into, and no other: records are dealt to rows by their
-        own coins (:func:`deal`), and the rows run in one block of subsets + 1 rows of one width for every token,
+        A record changes the row of the one subset that it falls into, and no other: its own random numbers decide which
+        row it is in (:func:`deal`), and the rows run in one block of subsets + 1 rows of one width for every token,
         whichever records are sampled (:class:`~understudy.models.shared_prefix.Contexts`). A row adds non-negative
         integers of at most the mechanism's grid in all, or one vote. The candidates come from the public row. So the
         sums move as :class:`~understudy.privacy.subsampled.SubsampledTokens` says; it samples, adds noise and counts.
@@ -213,7 +216,8 @@ class TokenSampler:
         return softmax_sum(contexts, candidates, grid=self.mechanism.grid, divisors=counted)
 
     def contexts(self, shown: Sequence[Sequence[Sequence[int]]], decoded: Sequence[int]) -> Contexts:
-        """Return the public row, and one row per subset with its texts; each ends with the exemplar so far.
+        """Load a row without private texts, and one per subset with its texts, into the model; all end with the
+        exemplar so far. Return them as contexts.
 
         The last token of the prefix is in the rows themselves, so that no row is ever empty.
         """
@@ -265,7 +269,7 @@ def released(
 def _noise_check(
     parameters: FewShotParameters, exemplars: Sequence[Exemplar], usable: Sequence[bool], labels: int
 ) -> Facts:
-    """Return how many exemplars are usable, and tokens left. Their signal to noise cannot be computed later."""
+    """Return how many exemplars are usable, and how many noisy tokens they took, per label."""
     counts, noisy = [0] * labels, [0] * labels
     for each, use in zip(exemplars, usable, strict=True):
         counts[each.label] += use
@@ -279,7 +283,7 @@ def _noise_check(
         named = ", ".join(f"{name} {count}" for name, count in faults.items())
         entries.append(Fact("exemplars_no_records", named, "exemplars that are not valid records"))
     warning = (
-        "Some labels have no usable exemplar: their prompts will have none. Spend more "
-        "epsilon, give longer exemplars (exemplar_tokens) or keep unfinished ones."
+        "Some labels have no usable exemplar, so their prompts will show none. Spend more "
+        "epsilon, allow longer exemplars (exemplar_tokens), or keep unfinished ones."
     )
     return Facts(tuple(entries), () if all(counts) else (warning,))

@@ -1,6 +1,6 @@
 """Guided evolution: private evolution with one charge and any number of rounds.
 
-Private evolution (Xie et al. 2024) pays for the votes of every round. Here all rounds ask one guide.
+Private evolution (Xie et al. 2024) spends budget on votes in every round. Here one released guide votes in all rounds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class GuidedEvolution(Method, GuidedEvolutionParameters):
         return GuideAddition.contents(Contents({}, {}), release)
 
     def generate(self, release: Release, counts: Sequence[int], *, tools: GenerationTools) -> Iterator[SyntheticRecord]:
-        """Evolve texts towards the guide, and return them."""
+        """Evolve texts that come ever closer to the guide; yield ``counts[label]`` records of each label."""
         embedder = needed(tools.embedder)
         guide = guide_of(release, embedder, cure="Generate with the embedder that it was made with (--embedder).")
         sizes = sizes_within(self, counts)

@@ -22,15 +22,15 @@ def available(_parameters: PrivatePredictionParameters, release: Release) -> lis
 
 
 def columns_shown(release: Release) -> tuple[Column, ...]:
-    """Return the typed columns of the rows that its texts follow."""
+    """Return the typed columns whose values precede each text in the Release; empty without them."""
     return () if release.schema.record_columns or not has_columns(release) else variables_of(release).columns
 
 
 def generate(
     parameters: PrivatePredictionParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
 ) -> Iterator[SyntheticRecord]:
-    """Return the first ``counts[label]`` texts of each label, from different batches in turn. Raises ReleaseError if
-    there are too few, or a row contains a cell that its column does not have."""
+    """Yield the first ``counts[label]`` texts of each label in the Release, from different batches in turn. Raises
+    ReleaseError if there are too few, or a value of a typed column is not one of its declared cells."""
     for column, cells in zip(columns_shown(release), release.arrays.get(ROWS, np.zeros((0, 0))).T, strict=False):
         if (cells >= column.size).any():
             raise ReleaseError("The rows of this Release do not fit its columns.", "Ask the sender for a new copy.")

@@ -65,8 +65,8 @@ class PrivatePredictionParameters(TextParameters, StoppingParameters):
 
     @property
     def resolved(self) -> ResolvedNumbers:
-        """Return the numbers that are used, with the defaults that depend on the clipping. Raises ConfigError for
-        clipped logits if neither a clip range nor tokens are given."""
+        """Return the numbers that the mechanism uses: given ones, and defaults that depend on the clipping. Raises
+        ConfigError for clipped logits if neither a clip range nor tokens are given."""
         differences = self.clip == "difference"
         tokens = self.tokens_per_batch
         if tokens is None and self.clip_range is None and differences:
@@ -108,7 +108,7 @@ _TEXT_TOKENS = 50
 """Tokens of a synthetic text in the forecast."""
 TOKENS = "tokens"
 ROWS = "rows"
-"""Key of the cells of the rows that a Release's texts follow."""
+"""Key, in a Release, of the typed columns' values that precede each text."""
 
 
 def mechanism_of(parameters: PrivatePredictionParameters, budget: Budget) -> PrivateTokens:
@@ -136,7 +136,7 @@ def make_plan(parameters: PrivatePredictionParameters, budget: Budget, facts: Pu
     """Return the plan of a release. Raises ConfigError as :func:`mechanism_of`, or if there are too many batches."""
     if (batches := facts.labels.size * (parameters.batches or 1)) > MOST_BATCHES:
         raise ConfigError(
-            f"{batches:.3g} batches of all labels together are asked for, and {MOST_BATCHES:.0e} are the most.",
+            f"{batches:.3g} batches of all labels together are too many; at most {MOST_BATCHES:.0e} are allowed.",
             "Declare fewer --batches or fewer labels.",
         )
     mechanism = mechanism_of(parameters, budget)
@@ -219,7 +219,8 @@ def _test_costs(mechanism: PrivateTokens) -> tuple[list[Fact], list[str]]:
 
 
 def verdict(mechanism: PrivateTokens, labels: int, batches: int | None, records: int | None) -> Verdict:
-    """Return the verdict, by how far a batch can move a token's logit: less if it has fewer texts than its divisor."""
+    """Return the verdict, by how far a batch's texts can move a token's logit: less if they are fewer than the
+    divisor."""
     texts = 0.0 if batches is None or records is None else batches * mechanism.batch_size / mechanism.clip
     return Verdict.of("predictions", texts=texts, least=1 / mechanism.clip, labels=labels, records=records)
 

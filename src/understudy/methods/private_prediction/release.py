@@ -70,7 +70,7 @@ def prepare(
 
 
 def columns_shown(found: Preparation) -> tuple[Column, ...]:
-    """Return the typed columns whose cells texts follow; empty if texts are records themselves."""
+    """Return the typed columns whose values precede each text; empty if texts are records themselves."""
     return () if found.record_columns else found.columns
 
 
@@ -124,9 +124,10 @@ class _BatchDecoder:
     runs_spent: int = 0
 
     def texts(self, most: int) -> list[Text]:
-        """Return at most ``most`` texts: the sealed ones, and new ones while private tokens are left.
+        """Return at most ``most`` texts: those already stored, and new ones while private tokens are left.
 
-        With a sparse vector a batch that stays near to public never uses up its private tokens, and ends at ``most``.
+        With a sparse vector, a batch whose predictions stay close to the public one never uses up its private tokens,
+        and ends at ``most``.
         """
         texts: list[Text] = []
         shown = self.tools.rows is not None and columns_shown(self.tools)
@@ -169,7 +170,7 @@ class _BatchDecoder:
 
     @cached_property
     def _tokens(self) -> BatchTokens:
-        """Return the batch's counter, made for its first new text, when the sealed texts' use is known."""
+        """Return the counter of the batch's private tokens, less those of the texts already stored."""
         name = f"{self.label}/{self.number}"
         return self.paid.batch(name, tokens_spent=self.tokens_spent, runs_spent=self.runs_spent)
 
@@ -205,7 +206,7 @@ class TokenSampler:
     """Samples one token at a time, with the numbers of the mechanism.
 
     Args:
-        encode: text into tokens: what must follow, such as a record's next key, is written without sampling.
+        encode: converts text to tokens. Text that must follow, such as a record's next key, is added without sampling.
     """
 
     clip: Clip
@@ -221,8 +222,8 @@ class TokenSampler:
 
     @property
     def margin(self) -> float:
-        """Return how far below the k-th public logit a candidate may be: the most by which one row can raise it
-        (InvisibleInk)."""
+        """Return how far below the k-th largest public logit a candidate's may be: as far as one private row can raise
+        it (InvisibleInk)."""
         return 2 * self.mechanism.clip / self.mechanism.batch_size if self.clip == "difference" else 0.0
 
     def text(
@@ -235,7 +236,7 @@ class TokenSampler:
         *,
         behind: Sequence[int] = (),
     ) -> Decoded:
-        """Decode until ``text`` has ended, or a private token is due and none is left.
+        """Decode tokens until ``text`` has ended, or a private token is needed and none is left. Return the result.
 
         Args:
             contexts: the batch's rows; row 0 public. They are taken back to the prompt first.
@@ -281,8 +282,8 @@ class TokenSampler:
 
 @dataclass(frozen=True)
 class Text:
-    """A sealed text: its origin, its tokens, which of them are private, whether it ended by itself, and the cells of
-    its row."""
+    """A stored text: its label and batch, its tokens, which of them are private, whether it ended by itself, and the
+    cells of its typed columns."""
 
     label: int
     batch: int

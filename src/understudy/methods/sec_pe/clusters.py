@@ -119,8 +119,8 @@ _ITERATIONS = 50
 def make_clusters(
     vectors: NDArray[np.float32], vector_labels: NDArray[np.int32] | None, *, labels: int, count: int, seed: int
 ) -> Clusters:
-    """Return ``count`` clusters per label of public unit vectors ``Float32[n, d]``; without labels, one set. Raises
-    ConfigError if a label has fewer public texts than clusters."""
+    """Divide public unit vectors ``Float32[n, d]`` into ``count`` clusters per label; without ``vector_labels``, all
+    labels have the same clusters. Raises ConfigError if a label has fewer public texts than clusters."""
     if vector_labels is None:
         centres, sizes = _k_means(vectors, count=count, seed=seed)
         return Clusters(np.repeat(centres[None], labels, axis=0), np.repeat(sizes[None], labels, axis=0))

@@ -22,7 +22,7 @@ from understudy.text.writing import SyntheticRecord
 def generate(
     parameters: SecPEParameters, release: Release, counts: Sequence[int], *, tools: GenerationTools
 ) -> Iterator[SyntheticRecord]:
-    """Evolve texts against the centres, and return them."""
+    """Evolve texts for which the released centres vote; yield ``counts[label]`` records of each label."""
     embedder = _same_embedder(release, tools.embedder)
     votes = CentreVotes(release.arrays["centres"], release.arrays["sizes"], distance=parameters.distance)
     return generate_by_votes(parameters, counts, tools=tools, embedder=embedder, vote=votes)
@@ -35,8 +35,8 @@ def label_counts(parameters: SecPEParameters, release: Release) -> tuple[list[fl
 
 
 class CentreVotes:
-    """Votes of the released centres ``Float32[labels, K, d]``: each votes for the nearest candidate of its label,
-    weighted by its noisy size ``Float64[labels, K]`` (0 if negative)."""
+    """The votes of the released centres (``Float32[labels, K, d]``). Each centre votes for the nearest candidate of its
+    label; its noisy size (``Float64[labels, K]``, 0 if negative) is the weight of the vote."""
 
     def __init__(
         self, centres: NDArray[np.float32], sizes: NDArray[np.float64], *, distance: Distance = "cosine"

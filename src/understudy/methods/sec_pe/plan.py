@@ -142,7 +142,7 @@ class ClusterSumsSpec:
 
 
 PerSecretBudgets = Sequence[tuple[int, SecretBudget]]
-"""Secrets, by their numbers in the incidence file, with each one's promise beyond the promise to all."""
+"""Maps secrets, by their numbers in the incidence file, to stricter promises than the promise to all secrets."""
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,8 @@ def release_names(parameters: SecPEParameters) -> list[str]:
 
 
 def private_rates(parameters: SecPEParameters, unit: Unit) -> SamplingRates:
-    """Return the same rate for all records. At most m records contain a given secret, so K ~ Binomial(m, rho)
-    dominates."""
+    """Return the same sampling rate rho for all records. At most m records contain a given secret, so the number of
+    those that are sampled is at most Binomial(m, rho)."""
     rate = float(parameters.inclusion)
     return SamplingRates(rate, (((rate, unit.max_records),),))
 
@@ -176,15 +176,19 @@ def private_rates(parameters: SecPEParameters, unit: Unit) -> SamplingRates:
 def public_rates(
     parameters: SecPEParameters, incidence: csr_array, free: NDArray[np.bool_], unit: Unit, *, sha256: str
 ) -> SamplingRates:
-    """Compute each record's rate by linear program: the largest weights with at most 1 on any one secret.
+    """Compute each record's sampling rate from weights by linear program: the largest ones such that the records of
+    each secret weigh at most 1 together.
 
-    ``incidence`` is ``Float64[records, secrets]`` of 0 and 1, ``free`` is as of :class:`SamplingRates`.
+    ``incidence`` is ``Float64[records, secrets]`` of 0 and 1; ``free`` is defined in :class:`SamplingRates`.
 
     Raises ConfigError if a secret is in more records than declared, or no secret is in any.
     """
     most = int(incidence.sum(axis=0).max()) if incidence.shape[1] else 0
     if most == 0:
-        raise ConfigError("The incidence file contains no secret.", "Make it with detectors or files that find some.")
+        raise ConfigError(
+            "The incidence file contains no secret.",
+            "Make it again with `understudy secrets incidence`, with detectors or files that find secrets.",
+        )
     if most > unit.max_records:
         raise ConfigError(
             "A secret of the incidence file is in more records than declared.",
@@ -225,7 +229,7 @@ def make_plan(
     try:
         return Plan(NAME, facts.unit, budget, charges, forecast, _in_words(per_secret))
     except PrivacyError as error:
-        raise ConfigError(f"This budget cannot be planned for. {error.problem}", error.cure) from None
+        raise ConfigError(f"No release can be planned with this budget. {error.problem}", error.cure) from None
 
 
 @lru_cache(maxsize=1024)
@@ -242,7 +246,8 @@ def _forecast(
     multiplier: float,
     candidates: int,
 ) -> Facts:
-    """Return signal to noise, and Aug-PE's for the same secrets: all of a secret's m records, in every round."""
+    """Return the signal to noise, and for comparison that of Aug-PE, where all m records of a secret vote in every
+    round."""
     labels = facts.labels.size
     noise = multiplier / math.sqrt(SIZE_SHARE) / math.sqrt(parameters.releases)
     other = facts.unit.max_records * math.sqrt(parameters.rounds) / budget.mu
@@ -269,7 +274,8 @@ def _forecast(
 
 
 def verdict(noise: float, labels: int, records: float | None) -> Verdict:
-    """Return the verdict, by how many of a label's texts a cluster needs to exceed the ``noise`` on its size."""
+    """Return the verdict, by how many of a label's texts a cluster needs so that its size exceeds the ``noise`` on
+    it."""
     return Verdict.of("topics", texts=CLEAR * noise, labels=labels, records=records)
 
 
@@ -292,7 +298,7 @@ def read_per_secret_budgets(file: str | None, secrets: int) -> PerSecretBudgets:
     numbers = [number for number, _ in found]
     if len(set(numbers)) < len(numbers) or not all(0 <= number < secrets for number in numbers):
         raise ConfigError(
-            f"The secret budgets {name} name a secret twice, or one that the incidence file does not have.",
+            f"The file of secret budgets {name} lists a secret twice, or one that the incidence file does not have.",
             "Give each secret's number, as in the incidence file, at most once.",
         )
     return found
@@ -363,11 +369,12 @@ def inclusion_probabilities(weights: NDArray[np.float64]) -> NDArray[np.float64]
 
 
 def grouped_inclusion(rates: NDArray[np.float64], incidence: csr_array) -> tuple[Inclusion, ...]:
-    """Return each secret's rates of its records, as :class:`~understudy.privacy.events.MixtureEvent` states them.
+    """Return, for each secret, the sampling rates of its records, as
+    :class:`~understudy.privacy.events.MixtureEvent` takes them.
 
     Rates are rounded up to 4 digits, so that equal ones can be counted: a higher rate only makes the neighbours easier
-    to distinguish, so the stated cost is never too small. In the order of the columns; empty for a secret that cannot
-    be sampled.
+    to distinguish, so the stated cost is never too small. The result is in the order of the columns, with an empty
+    entry for a secret that cannot be sampled.
     """
     by_secret = _in_order(incidence).tocsc()
     different, which = np.unique(np.asarray(rates, dtype=np.float64), return_inverse=True)

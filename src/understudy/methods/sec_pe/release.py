@@ -8,7 +8,7 @@ SecPE (Wang et al. 2025), cut at the privacy boundary; the centres are released 
     size_k     = noisy count;  centre_k = e_k + noisy residual sum / (n_k + size_k)
 
 Guarantee:
-    Unit: a secret; neighbours are the corpus with and without all records that hold it, at most m.
+    Unit: a secret; neighbours are the corpus with and without all records that contain it, at most m.
     The line with noise is one :class:`~understudy.privacy.mechanisms.SampledSum` over
     :class:`~understudy.methods.sec_pe.clusters.ClusterSums`, which state rates, sensitivity and event. Clusters are
     public: of a public corpus, or (public incidence, by a flag) of the records without secrets, which no secret's
@@ -55,7 +55,7 @@ from understudy.schema.labels import LabelSet
 
 
 def sampling_rates(parameters: SecPEParameters, unit: Unit) -> SamplingRates:
-    """Return how records are sampled (with public incidence, from its file); no private table is read."""
+    """Return the rates at which records are sampled; with public incidence, from its file. Reads no private table."""
     if parameters.incidence == "private":
         return private_rates(parameters, unit)
     found = Incidence.read(needed(parameters.incidence_file))
@@ -77,7 +77,8 @@ def _planned_rates(parameters: SecPEParameters, plan: Plan) -> SamplingRates:
 def prepare(
     parameters: SecPEParameters, corpus: BoundedCorpus, plan: Plan, preparation: Preparation
 ) -> Clusters | None:
-    """Check that incidence and public corpus are those of the plan, then make the public clusters."""
+    """Check that the private table has the declared incidence, then make the public clusters; None if a resumed run has
+    them. Raises ConfigError or CorpusError."""
     rates = _planned_rates(parameters, plan)
     if parameters.incidence == "public":
         there = incidence(corpus.corpus, needed(preparation.secrets))  # type: ignore[arg-type]
@@ -90,7 +91,7 @@ def prepare(
     if not parameters.records_without_secrets_are_public:  # else there is one set of clusters, whatever their labels
         if parameters.public_label and not labels.names:
             raise ConfigError(
-                "The public corpus is to have labels (public_label), and the private table has none.",
+                "A label column of the public corpus is given (public_label), but the private table has no labels.",
                 "Leave out --public-label, or give the private table labels with --label and --labels.",
             )
         counts = np.zeros(labels.size, dtype=np.int64)

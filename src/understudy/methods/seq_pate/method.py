@@ -1,4 +1,4 @@
-"""SeqPATE: a student that many teachers on disjoint shards have answered noisily."""
+"""SeqPATE: a student model that learns from noisy answers of many teachers, each tuned on one shard of the data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _INT32 = 2**31 - 1
 
 
 class SeqPATE(TunedMethod, SeqPATEParameters):
-    """Teachers on disjoint shards answer noisily if a student is unsure; any number of texts are then sampled from it.
+    """Teachers, each tuned on one shard of the data, answer a student's questions with noise; any number of texts are
+    then sampled from the student.
 
     >>> SeqPATE(declared_records=20_000, teachers=1000).teachers
     1000

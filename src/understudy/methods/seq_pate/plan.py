@@ -83,7 +83,7 @@ class StudentParameters(Parameters):
 
 
 class PhraseParameters(Parameters):
-    """A promise for phrases, besides that for records or owners."""
+    """An additional promise for phrases, besides that for records or owners."""
 
     phrases: str | None = private_file()
     """A private file with one phrase per line; the run checks that no phrase is in more records (owners) than
@@ -138,8 +138,8 @@ def teacher_count(parameters: SeqPATEParameters) -> int:
     teachers = min(_TEACHERS, declared // _RECORDS) if parameters.teachers is None else parameters.teachers
     if not 2 <= teachers <= declared:
         raise ConfigError(
-            f"{teachers} teachers cannot share {declared} records, as declared.",
-            "Give --teachers a number from 2 to --expected-records; a method without teachers suits a smaller table.",
+            f"{teachers} teachers cannot share {declared} records (the declared number).",
+            "Set --teachers to a number from 2 to --expected-records; for a smaller table, choose another method.",
         )
     return teachers
 
@@ -162,7 +162,8 @@ class Noise:
         return self.one * (math.sqrt(queries) if self.kind == "gaussian" else queries) / teachers
 
     def queries(self, std: float, teachers: int) -> int:
-        """Return how many questions lead to this standard deviation."""
+        """Return how many questions in total lead to the standard deviation ``std`` on a teacher-averaged
+        probability."""
         ratio = std * teachers / self.one
         return int(min(MOST_QUERIES, ratio**2 if self.kind == "gaussian" else ratio))
 
@@ -182,7 +183,7 @@ def query_count(parameters: SeqPATEParameters, budget: Budget) -> int:
         found = max(parameters.rounds, noise_of(parameters, budget).queries(_NOISE, teacher_count(parameters)))
     if found < parameters.rounds:
         raise ConfigError(
-            f"{found} questions cannot be asked in {parameters.rounds} rounds.",
+            f"{found} questions are too few for {parameters.rounds} rounds.",
             "Give fewer --rounds or more --queries.",
         )
     return found
@@ -214,7 +215,8 @@ def make_plan(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
     _ = declared_proportions(parameters.label_sizes, facts.labels.names)  # checks them
     if parameters.rounds > PSEUDO_TEXTS:
         raise ConfigError(
-            f"{PSEUDO_TEXTS} pseudo-sentences cannot be written in {parameters.rounds} rounds.", "Give fewer --rounds."
+            f"There are more rounds ({parameters.rounds}) than pseudo-sentences ({PSEUDO_TEXTS}).",
+            "Give fewer --rounds.",
         )
     if parameters.noise == "gaussian" and budget.delta == 0:
         raise ConfigError("Gaussian noise needs a delta.", "Give a delta such as 1e-6, or laplace noise.")
@@ -224,8 +226,8 @@ def make_plan(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
 
 
 def planned_queries(charges: Sequence[Charge]) -> int:
-    """Return the number of questions, T, that the charges pay for (a guide may have taken a share of the budget).
-    Raises ReleaseError for wrong charges."""
+    """Return the number of questions, T, that a Release's charges pay for (a guide may have taken a share of the
+    budget). Raises ReleaseError if the charges are not those of seq-pate."""
     total = 0
     for charge in charges:
         if charge.name.startswith(answers_name(0)[:-1]):
@@ -233,8 +235,8 @@ def planned_queries(charges: Sequence[Charge]) -> int:
             asked = mechanism.shape[0] if isinstance(mechanism, NoisySum) else None
             if asked is None:
                 raise ReleaseError(
-                    "The Release lists other charges than seq-pate makes.",
-                    "Ask for a new copy of the Release.",
+                    "The Release was changed: its charges are not those of seq-pate.",
+                    "Ask the sender for a new copy.",
                 )
             total += asked
     return total
@@ -253,8 +255,8 @@ def phrase_epsilon(parameters: SeqPATEParameters, budget: Budget) -> float:
 def _phrase_note(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts) -> tuple[str, ...]:
     if (parameters.phrases is None) != (parameters.phrase_shards is None):
         raise ConfigError(
-            "A promise for phrases needs the phrases and their cap.",
-            f"Give --phrases FILE and --phrase-shards N, the most {facts.unit.kind}s that contain one of them.",
+            "A promise for phrases needs both the phrases and the largest number of records that contain one.",
+            f"Give --phrases FILE, and --phrase-shards N, the largest number of {facts.unit.kind}s with one phrase.",
         )
     if parameters.phrase_shards is None:
         return ()
@@ -297,7 +299,7 @@ def _forecast(parameters: SeqPATEParameters, budget: Budget, facts: PublicFacts)
 
 
 def verdict(noise: Noise, queries: int, teachers: int) -> Verdict:
-    """Return the verdict, by the noise on an answer when as few questions are asked as can teach a student anything."""
+    """Return the verdict, by the noise on an answer if only the fewest questions that can teach a student are asked."""
     return Verdict.of("answers", least=noise.on_mean(max(queries, _FEWEST_QUERIES), teachers))
 
 

@@ -113,7 +113,7 @@ def prepare(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, pr
 
 def ready(parameters: SeqPATEParameters, preparation: Preparation) -> Ready:
     """Load the model and build the prompts. Raises ConfigError if prompts or records are invalid, or the model cannot
-    be cut."""
+    be divided below the adapted blocks."""
     asked, tuned = model_to_tune(parameters, preparation)
     model = tuned.causal
     lora = LoRA(model, rank=parameters.lora_rank, targets=[parameters.adapted], layers=parameters.blocks)
@@ -129,13 +129,13 @@ def _prefixes(parameters: SeqPATEParameters, tuned: TunedModel) -> tuple[str, ..
     path, most = Path(parameters.prefixes), parameters.private_text_tokens
     if not parameters.prefixes_are_public:
         raise ConfigError(
-            "The prefixes are your own file: it must not be made from private data.",
-            "If they are public, say so with --prefixes-are-public.",
+            "Your file of prefixes must not be made from private data.",
+            "If it is public, say so with --prefixes-are-public.",
         )
     found = _lines(path, f"The prefixes {path.name}", "Give a UTF-8 text file, one per line.")
     if not found or any(len(tuned.causal.encode(tuned.instructions.target(each))) >= most for each in found):
         raise ConfigError(
-            f"The prefixes {path.name} are empty, or one fills a text of {most} tokens.",
+            f"The file of prefixes {path.name} is empty, or a prefix is as long as a whole text ({most} tokens).",
             "Give one short beginning of a text per line.",
         )
     return found
@@ -183,11 +183,11 @@ def require_rare_phrases(parameters: SeqPATEParameters, corpus: BoundedCorpus) -
 def try_out(
     found: Ready, parameters: SeqPATEParameters, queries: int, *, engine: Engine | None = None
 ) -> tuple[Ready, Facts]:
-    """Test that teachers are independent, here and on the engine's workers, and measure on public text what the release
-    will take.
+    """Test that teachers are independent, here and on the engine's workers, and measure on public text how long the
+    release will take.
 
     Returns:
-        ``found`` with the kind of the machines that train, and the measures.
+        ``found`` with the kind of the machines that train, and the measured times.
 
     Raises:
         PrivacyError: a teacher changes with the texts of others on this device, or a worker's.
@@ -199,7 +199,7 @@ def try_out(
     columns = vocabulary if parameters.candidate_filter == "none" else parameters.candidates
     if columns > vocabulary:
         raise ConfigError(
-            f"Answers about {columns} candidates are asked for, and the model knows {vocabulary} tokens.",
+            f"Answers about {columns} candidates are asked for, but the model has only {vocabulary} tokens.",
             "Give fewer --candidates, or --candidate-filter none for all tokens.",
         )
     if queries * columns > _MOST_NUMBERS:
@@ -276,7 +276,8 @@ def _timed(action: Callable[[], object]) -> float:
 
 
 def release(parameters: SeqPATEParameters, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
-    """Train the teachers, ask them, and teach the student."""
+    """Train the teachers; in each round, sum their answers to the student's questions with noise, and train the student
+    on the sums."""
     found: Ready = tools.prepared
     counts = label_counts(parameters, corpus, plan, tools)
     count, tuned = teacher_count(parameters), found.tuned

@@ -26,7 +26,7 @@ STUDENT_STEPS, STUDENT_BATCH = 16, 16
 QUERIES_PER_TEXT = 16
 """Positions asked about in one pseudo-sentence, if there are enough pseudo-sentences."""
 _HARD_RANK = 1
-"""A position is hard if the student ranks at least this many tokens above its pseudo-label."""
+"""A position is hard if the student finds at least this many tokens likelier than its pseudo-label."""
 _KL_WEIGHT = 20.0
 """Weight of the answers (lambda); gradients are clipped to norm 1."""
 
@@ -110,7 +110,7 @@ class Lessons:
     """The training data of the student: pseudo-sentences, and answers about some of their positions.
 
     Args:
-        questions: for each a row, the place in it, the candidates, and the answer as a distribution over them.
+        questions: for each one a row, the position in it, the candidates, and the answer as a distribution over them.
     """
 
     rows: Sequence[TokenRow]

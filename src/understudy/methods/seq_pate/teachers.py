@@ -69,7 +69,7 @@ class Faculty:
 
     @cached_property
     def public(self) -> TokenRow:
-        """Return the row that a teacher without records reads."""
+        """Return the row for a teacher without records: a prompt without a text."""
         return TokenRow(self.tuned.instructions.prompts[0], np.zeros(0, dtype=np.int32))
 
     @property
@@ -80,8 +80,7 @@ class Faculty:
 
     @cached_property
     def shapes(self) -> Shapes:
-        """Return the shapes of computations: texts to learn from have the longest, questions the shortest that fits
-        them."""
+        """Return the shapes of blocks: training texts have the longest shape, questions the shortest one that fits."""
         return self.tuned.shapes()
 
     def block(self, rows: Sequence[TokenRow], *, width: int | None = None) -> Block:

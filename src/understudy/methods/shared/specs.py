@@ -1,4 +1,4 @@
-"""The sums that several methods plan: how far one unit moves each, and its shape, stated once.
+"""The plans of sums that several methods measure: the shape of each, and how far one privacy unit moves it.
 
 Each is a :class:`~understudy.privacy.mechanisms.QuerySpec`. The query of the same name reads the private records; its
 *Guarantee* says why the sensitivity holds.

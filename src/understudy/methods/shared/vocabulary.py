@@ -1,4 +1,4 @@
-"""The terms that a method looks for: a public list, and those that it finds in the texts. Before a record is read."""
+"""Parameters and plan of the terms that a method counts: those of a public list, and others found in the texts."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ def word_for_word(plan: Plan) -> str:
     found, unit = plan.mechanism(DISCOVERED), plan.unit
     alone = max(1, round(found.threshold / COUNT_GRID))
     among = round(alone * math.sqrt(found.most))
-    several = "" if unit.kind == "owner" else " This includes a term of one person with so many records."
+    several = "" if unit.kind == "owner" else " One person with that many records is enough."
     return (
-        "Terms that are in no public list were found in the private texts and appear word for word: "
-        f"those of about {alone} {unit.kind}s, if these have no other such term, or of {among}, if they have "
-        f"{found.most} each, and more.{several}"
+        "Terms that are in no public list were found in the private texts and appear word for word. A term is found "
+        f"if about {alone} or more {unit.kind}s have it and no other such term, or if {among} or more have it and "
+        f"{found.most} such terms each.{several}"
     )

@@ -88,7 +88,7 @@ class TunedMethod(Method):
         known = all(token < base.vocabulary for prompt in instructions.prompts for token in prompt)
         if len(instructions.prompts) != labels.size or not known:
             raise ReleaseError(
-                "The prompts of the Release are for other labels, or for another model.",
+                "The Release was changed: its prompts do not fit its labels or its base model.",
                 "Ask the sender for a new copy.",
             )
         trainable = trainable_of(self._tuned, base)
@@ -96,10 +96,11 @@ class TunedMethod(Method):
         return TunedModel(trainable, instructions, tokens=tokens, label_names=labels.names)
 
     def held(self, release: Release, charges: Mapping[str, str], counts: str, arrays: Mapping[str, Held]) -> Contents:
-        """Describe the tuned weights by name, the prompts in tokens, label counts unless equal, and ``arrays``.
+        """Describe the content of a Release: the tuned weights, the prompts in tokens, label counts (unless labels have
+        equal shares), and the method's own ``arrays``.
 
         Args:
-            charges: as in a :class:`~understudy.methods.release_schema.Contents`, those of noisy label counts excepted.
+            charges: as in a :class:`~understudy.methods.release_schema.Contents`, without that of noisy label counts.
             counts: kind of the event of noisy label counts.
         """
         sizes = self._tuned.label_sizes

@@ -40,8 +40,8 @@ class DeclaredSize(Parameters):
         if self.declared_records is None:
             raise ConfigError(
                 "The size of the corpus is not declared.",
-                "Declare it with --expected-records N, from what you know of the corpus and not from counting it: what "
-                "must not depend on the records follows from it.",
+                "Declare it with --expected-records N, from what you know of the corpus and not from counting it: "
+                "settings that must not depend on the private records are derived from it.",
             )
         return self.declared_records
 

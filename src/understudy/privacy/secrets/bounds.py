@@ -80,7 +80,7 @@ def blow_up(prior: float, noise_multiplier: float, drawn: NDArray[np.float64]) -
 
 
 def smallest(bound: Callable[[float], float], limit: float, *, low: float = 1.0) -> float:
-    """Return the smallest noise multiplier with ``bound(noise multiplier) <= limit``, rounded up.
+    """Return the smallest noise multiplier at which ``bound(noise_multiplier)`` is at most ``limit``, rounded up.
 
     Args:
         bound: falls with the noise multiplier.

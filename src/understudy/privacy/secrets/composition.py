@@ -163,7 +163,7 @@ def calibrate(
     given *= len(inclusion) if len(given) == 1 else 1
     if not inclusion or len(given) != len(inclusion) or releases < 1:
         raise ConfigError(
-            "The budgets do not fit the secrets and releases.",
+            "The number of budgets differs from that of the secrets, or there is no release.",
             "Give one budget for all secrets or one for each, and at least one release.",
         )
     alike: dict[SecretBudget, list[Inclusion]] = {}
@@ -187,7 +187,7 @@ _ROOM = 10.0
 
 @dataclass(frozen=True)
 class SecretFilter:
-    """Decide whether a dataset's history plus one more run stays within the cap: (p, r).
+    """Decides whether the runs charged to a dataset so far, plus one more run, stay within its cap (p, r).
 
     Guarantee:
         One run: the :func:`posterior` of its events at the cap's prior (or its stated value for that prior, if higher).

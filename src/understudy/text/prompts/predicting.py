@@ -241,7 +241,7 @@ def shown_examples(
 
 
 def _fill(pattern: str, values: Mapping[str, str]) -> str:
-    """Do as ``fill_in``, with the white space around the pattern kept."""
+    """Fill in a pattern like ``fill_in``, but keep the white space around it."""
     first = pattern[: len(pattern) - len(pattern.lstrip())]
     last = pattern[len(pattern.rstrip()) :]
     filled = fill_in(pattern, values)

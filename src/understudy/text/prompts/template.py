@@ -72,7 +72,8 @@ class WritingParameters(Parameters):
 
     @property
     def asks_itself(self) -> bool:
-        """Return whether the user's prompt or JSON schema asks for the texts, on which the writer was not trained."""
+        """Return whether texts are requested by the user's own prompt or JSON schema, for which the built-in writer was
+        not trained."""
         return self.prompt is not None or self.json_schema is not None
 
 
@@ -331,7 +332,8 @@ def with_phrases(examples: Sequence[Example], known: Sequence[str], *, count: in
     useful = [example for example in made if example.text and example.phrases]
     if examples and not useful:
         raise ConfigError(
-            "No text of the examples contains a phrase of the Release.", "Give each its `phrases` in the prompt file."
+            "No example in the prompt file contains a phrase of the Release.",
+            "List the `phrases` of each example in the file.",
         )
     return useful
 

@@ -196,7 +196,7 @@ _ROOM = 2
 
 
 def require_enough_terms(top: int, vocabulary_size: int) -> None:
-    """Check that the public vocabulary has enough terms for the privatised one."""
+    """Raise ConfigError if the public vocabulary has fewer terms than the requested privatised one."""
     if top > vocabulary_size:
         raise ConfigError(
             f"The privatised vocabulary (top_terms = {top}) is larger than the public one ({vocabulary_size} terms).",
@@ -212,10 +212,10 @@ def top_terms(noisy_counts: NDArray[np.float64], size: int) -> NDArray[np.int64]
 def likely_terms(found: Posterior, *, fewest: int) -> NDArray[np.int64]:
     """Return the indices of the terms with the largest expected counts, the largest first. Post-processing.
 
-    Twice as many as terms are expected to be real (the sum of the posterior probabilities), since uncertain terms are
-    weighed once more when texts are sampled: leaving it out cost up to 21 points of accuracy on tables of a thousand
-    records (docs/decisions/041). At most :data:`MOST_TERMS`, and at least ``fewest`` and :data:`FEWEST_TERMS`, if there
-    are enough. ``found`` is the posterior of the public vocabulary's counts, its most frequent terms first.
+    Returns twice as many terms as are expected to be real (the sum of the posterior probabilities), since uncertain
+    terms are weighed once more when texts are sampled: leaving it out cost up to 21 points of accuracy on tables of a
+    thousand records (docs/decisions/041). At most :data:`MOST_TERMS`, and at least ``fewest`` and :data:`FEWEST_TERMS`,
+    if there are enough. ``found`` is the posterior of the public vocabulary's counts, its most frequent terms first.
     """
     size = min(math.ceil(_ROOM * float(found.probability.sum())), MOST_TERMS)
     return np.argsort(-found.mean, kind="stable")[: max(size, FEWEST_TERMS, fewest)].astype(np.int64)

@@ -56,7 +56,8 @@ class Vocabulary:
                 kept.setdefault(words, " ".join(term.split()))
                 if len(kept) > LARGEST:
                     raise ConfigError(
-                        f"The vocabulary {source} contains more than {LARGEST} terms.", "Give fewer terms."
+                        f"The vocabulary {source} contains more than {LARGEST} terms.",
+                        "Give fewer terms, the most frequent ones.",
                     )
         if not kept:
             raise ConfigError(

@@ -153,7 +153,7 @@ def test_a_vector_that_is_not_of_length_one_is_an_error_for_candidates_and_zero_
     bad: list[float],
 ) -> None:
     vectors = np.array([[1, 0], bad, [0.6, 0.8]], dtype=np.float32)
-    with pytest.raises(ModelError, match="one unit vector per text"):
+    with pytest.raises(ModelError, match="one vector of length 1 per text"):
         integer_vectors(vectors)
     assert np.array_equal(private_vectors(vectors), [[STEPS, 0], [0, 0], [2400, 3200]])
 

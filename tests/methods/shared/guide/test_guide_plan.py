@@ -124,7 +124,7 @@ def test_pure_differential_privacy_and_secrets_have_no_guide() -> None:
         planned("dp-kps laplace", Budget(3, 0))
     secret = {"secret_prior": "1e-4", "secret_posterior": "1e-3", "secret_detectors": "email"}
     values = configured("aug-pe", BUDGETS[0], **secret, max_records_per_secret=2)
-    with pytest.raises(ConfigError, match="protects records and owners, not secrets") as caught:
+    with pytest.raises(ConfigError, match="protects records or owners, not secrets") as caught:
         plan_of({name: value for name, value in values.items() if name not in ("epsilon", "delta")})
     assert "--guide" in caught.value.cure
     with pytest.raises(ConfigError, match="not secrets"):
@@ -142,7 +142,7 @@ def test_a_method_whose_plan_never_fits_is_given_up() -> None:
     def stubborn(budget: Budget) -> Plan:
         return DPKPS().plan(Budget(2, budget.delta), facts())
 
-    with pytest.raises(ConfigError, match="nothing is left for the method"):
+    with pytest.raises(ConfigError, match="would leave no budget for the method"):
         plan_with_guide(stubborn, Budget(2, "1e-6"), share=0.5, labels=1, expected_records=None, unit=Unit())
 
 

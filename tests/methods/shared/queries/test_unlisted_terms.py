@@ -190,7 +190,7 @@ def test_more_words_than_a_finder_has_numbers_for_give_no_term_anothers_name(
     assert (found(*new, *said), found(first, *new, *said)) == expected
     assert max(coded, default=0) == (4 if unit.kind == "owner" else 0), "a few names of owners' terms at a time"
     monkeypatch.setattr(queries, "LONGEST_TEXT", 1 << 20)  # by the number of texts alone
-    with pytest.raises(PrivacyError, match="more words than it has numbers for"):
+    with pytest.raises(PrivacyError, match="its caller must replace it"):
         found(*new, *said)
 
 

@@ -1,4 +1,4 @@
-"""How near the synthetic texts are to the real ones, as a whole."""
+"""Metrics of how similar the synthetic table as a whole is to the real one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def measure_fidelity(
     seed: int,
     resamples: int = 100,
 ) -> tuple[MetricValue, ...]:
-    """Measure how near the synthetic texts are to the real ones, compared with other real texts.
+    """Measure how similar the synthetic texts are to the real ones, and other real texts to these for comparison.
 
     Metrics of embeddings are left out if a table has none, and likewise those of labels, typed columns and JSON. A
     metric that the tables are too small for has the value None.

@@ -155,8 +155,8 @@ def _squared_lengths(rows: NDArray[np.floating]) -> Floats:
 
 @dataclass(frozen=True)
 class Neighbourhoods:
-    """How two tables' texts are distributed among each other's neighbourhoods (balls), for every choice of texts:
-    ``Float64[choices]`` per field.
+    """How the texts of two tables lie near each other. The ball of a text reaches to the k-th nearest other text of
+    the same table. Most fields have one value per choice of texts, ``Float64[choices]``.
 
     Args:
         precision: share of the other table's texts in some real ball.

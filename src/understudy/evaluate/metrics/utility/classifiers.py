@@ -65,7 +65,7 @@ class Kind:
         """Raise ConfigError if the samples lack something that this kind of classifier needs, such as embeddings."""
         if self.embeddings and any(sample.embeddings is None for sample in samples):
             raise ConfigError(
-                f"The classifier {self.name!r} needs embeddings, and a table has none.",
+                f"The classifier {self.name!r} needs embeddings, but a table has none.",
                 "Name an embedder, or choose the classifier 'tf-idf'.",
             )
 
@@ -150,7 +150,7 @@ def macro_f1(truth: Classes, predicted: Classes) -> float:
 
 
 def accuracy_interval(truth: Classes, predictions: Sequence[Classes]) -> Interval:
-    """Return the interval of the mean accuracy of several trained classifiers, one ``Int64[n]`` of predictions each.
+    """Return the interval of the mean accuracy of several classifiers, given the predictions ``Int64[n]`` of each.
 
     Two things vary: the classifier (its seed, and its real texts), and the test texts. The first has Student's t
     interval over the classifiers, the second Wilson's over the test texts: a text is right in a share of the

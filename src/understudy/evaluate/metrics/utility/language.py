@@ -298,7 +298,8 @@ def answer_scores(
     The shots are read once for 32 questions. Lengths are not evened out: these are the probabilities of the answers.
 
     Args:
-        shots, questions, answers: in its tokens; no question and no answer is empty, and together they fit its window.
+        shots, questions, answers: in the model's tokens, not empty (but ``shots`` may be); together they fit its
+            window.
 
     Returns:
         ``Float64[len(questions), len(answers)]``.
@@ -327,7 +328,8 @@ def answer_scores(
             contexts.rewind()
     if not np.isfinite(scores).all():
         raise ModelError(
-            f"The logits of {model.model_id} after a prompt are not finite.", "Measure with another model."
+            f"The logits of {model.model_id} after a prompt are not finite.",
+            "Name another model for the metrics (hf:ORG/NAME).",
         )
     return scores
 

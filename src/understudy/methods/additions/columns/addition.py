@@ -115,7 +115,8 @@ class Columns(Addition):
 
     @classmethod
     def contents(cls, contents: Contents, release: Release) -> Contents:
-        """Describe the noisy histograms, the measured sets, and the model. ConfigError if pairs are not of columns."""
+        """Describe the noisy histograms, the measured sets of columns, and the fitted model. Raises ConfigError if a
+        declared pair is not a pair of columns."""
         variables, parameters = variables_of(release), parameters_of(release)
         declared, charged = variables.pairs(parameters.column_pairs), parts(variables, parameters)
         shapes: dict[str, int | str] = {
@@ -140,7 +141,7 @@ class Columns(Addition):
 
 @dataclass(frozen=True, kw_only=True)
 class _RowsOfTexts(Use):
-    """Give each text a row that fits its label and what the text says."""
+    """Gives each text a row of typed columns that fits its label and the values computed from the text."""
 
     rows: TableRows
 
@@ -163,7 +164,7 @@ class _RowsOfTexts(Use):
         found = [record for record in map(self.rows.completed, written) if record is not None]
         if written and not found:
             raise NoText(
-                "No dialogue that was written meets the condition (--where).",
-                "Relax the conditions on what a dialogue says, or name another language model (--llm).",
+                "No written dialogue meets the condition (--where).",
+                "Relax the conditions on columns computed from the dialogue, or name another language model (--llm).",
             )
         return found

@@ -3,7 +3,7 @@
     p(x) = exp(sum over factors f(x_S)) / Z
 
 Variables are summed out one after another (bucket elimination, Dechter 1999) and then sampled in reverse order, so that
-rows are exact samples, whichever cells are allowed. The first variable is summed out last, which also gives its shares.
+rows are exact samples, whichever values are allowed. The first variable is summed out last, which gives its marginal.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Distribution:
         require_narrow(self.sizes, [scope for scope, _ in self.factors])
 
     def shares(self, allowed: Sequence[NDArray[Any]]) -> Table:
-        """Return the probability of each cell of the first variable among the allowed rows: ``Float64[size]``.
-        ``allowed`` has, per variable, the allowed share of each cell (``Float64[size]`` or ``Bool``)."""
+        """Return, for each cell of the first variable, the probability that a row has this cell and is allowed:
+        ``Float64[size]``. ``allowed``: per variable, the allowed share of each cell (``Float64[size]`` or ``Bool``)."""
         buckets, others = self._eliminated(allowed)
         found: Table = np.exp(np.minimum(buckets[-1][2] + others - self._whole, 0.0))
         return found
@@ -82,8 +82,8 @@ class Distribution:
         return elimination_order(self.sizes, [scope for scope, _ in self.factors])
 
     def _eliminated(self, allowed: Sequence[NDArray[Any]]) -> tuple[list[tuple[int, tuple[int, ...], Table]], float]:
-        """Return each variable with those that it depends on and ``Float64[*those, its cells]``; and the logarithm of Z
-        of the variables that are not connected with the first one."""
+        """Sum out all variables. Return each variable with the variables that its table depends on and that table,
+        ``Float64[*those, its cells]``; and log Z of the variables that are not connected with the first one."""
         with np.errstate(divide="ignore"):
             left = [
                 *self.factors,
@@ -147,7 +147,7 @@ def numbers_of(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> int:
 
 
 def require_narrow(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]]) -> None:
-    """Check that memory and time suffice to fit a model to these factors and sample rows; else raise ConfigError."""
+    """Raise ConfigError if a model with these factors needs too much memory or time to be fitted and sampled from."""
     if numbers_of(sizes, scopes) > MOST_NUMBERS:
         raise ConfigError(
             "The columns depend on each other in circles that are too wide to sample from.",

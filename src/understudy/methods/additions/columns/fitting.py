@@ -106,13 +106,14 @@ def _roots(sizes: Sequence[int], sets: Sequence[Scope]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class Worth:
-    """How much it is worth to measure a set of columns, by its noisy score as a total variation distance t in [0, 1].
+    """The expected gain and loss of measuring a set of columns, from its noisy score.
 
-    A set that far from independence fills about 1 - t of the cells that independence would (all of it, if it were
-    uniform on those). So ``learnt`` is -log(1 - t), which adds up over independent parts as information does; and noise
-    ``costs`` its mean size on the cells that are filled, but at most twice what independence would put there: the fit
-    keeps counts from falling below 0. A set of three must be sure: its score is first reduced by what chance alone
-    would give in a sample, and by two standard deviations of its noise, as the best of many scores is the luckiest.
+    The score, as a total variation distance t in [0, 1], says how far the columns are from independent. Their records
+    then fill about 1 - t of the cells that independent columns would fill. So the gain ``learnt`` is -log(1 - t), which
+    adds up over independent sets as information does. The loss ``cost`` is the mean size of the noise on filled cells,
+    but at most twice the count that independence predicts, since the fit keeps counts from falling below 0. The score
+    of a triple is first reduced by what chance alone would give, and by two standard deviations of its noise, because
+    the best of many noisy scores is too high.
     """
 
     score: float  # how far from independence, in records; noisy, may be negative
@@ -160,17 +161,17 @@ def select_sets(
     """Choose the sets of columns whose measurement is expected to gain most in total, less the loss by noise; at least
     one set.
 
-    The set that raises the sum most is added, until none does. A set of three teaches less if more of its pairs are
-    known, and replaces those that were chosen. More sets mean more noise on each. Sets that would make the model too
-    wide (:data:`MOST_NUMBERS`) are skipped. Sets with the label are worth more (:data:`_OF_LABEL`): most tables serve
-    to predict it.
+    The set that raises the total most is added until no set raises it. A triple gains less if more of its pairs are
+    already measured, and replaces these pairs. More sets mean more noise on each. Sets that would make the model too
+    large (:data:`MOST_NUMBERS`) are skipped. Sets with the label gain more (:data:`_OF_LABEL`), because most tables
+    are used to predict it.
 
     Args:
         sets: all pairs of the variables, of ``sizes`` cells, then sets of three.
-        worths: of each.
+        worths: the worth of each set.
         std: of the noise on a count if one set were measured.
         labelled: whether the first variable is the label.
-        tree: take the spanning tree of the pairs that gain most instead (Kruskal 1956), whatever they gain.
+        tree: choose instead the pairs that connect all variables with the largest gain (spanning tree, Kruskal 1956).
     """
     roots = _roots(sizes, sets)
     squares = roots**2

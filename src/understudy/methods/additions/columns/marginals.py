@@ -55,8 +55,8 @@ class IndependenceScores(PlannedQuery[BoundedBatch, ScoresSpec]):
         cell of a set's histogram by 1, and with it the L1 distance from a constant by at most 1 (the triangle
         inequality, exact in integers), however many variables the set has; k sets, which are public, give a vector of
         L1 norm at most k, L2 norm at most sqrt(k). An owner's records change a histogram by at most 1 in L1 together,
-        each by COUNT_GRID / records of the owner. :meth:`finish` is what makes distances of sums; it is not linear, so
-        that this argument is about the finished value.
+        each by COUNT_GRID / records of the owner. :meth:`finish` turns the summed histograms into distances; since it
+        is not linear, this argument is about the finished value.
         Source: the scores of MST (McKenna, Miklau and Sheldon 2021, arXiv:2108.04978), all released at once.
 
     Args:
@@ -87,7 +87,7 @@ def independent(sets: MarginalsSpec, singles: Sequence[NDArray[np.float64]], tot
 
     Args:
         singles: noisy histogram of each variable; negative counts are 0.
-        total: about how many records there are; at least 1.
+        total: the estimated number of records; at least 1.
     """
     shares = [np.maximum(each, 0) / max(np.maximum(each, 0).sum(), 1.0) for each in singles]
     total = min(max(total, 1.0), _MOST_RECORDS)

@@ -1,4 +1,4 @@
-"""Plan the columns before a private record is read: their charges, and the budget that they leave for the text."""
+"""Plan the typed columns before a private record is read: their charges, and the budget left for the texts."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _MOST_CELLS = 20_000_000
 
 
 def parts(variables: Variables, parameters: TablesParameters) -> dict[str, float]:
-    """Return the charges of the columns, each with its part of their share of mu^2. Pairs get more than single columns
-    because they have more cells, and still more if they are selected."""
+    """Return the names of the columns' charges, with the fraction of the columns' budget (mu^2) that each gets. Pairs
+    get more than single columns because they have more cells, and still more if they are selected."""
     pairs = variables.pairs(parameters.column_pairs)
     if pairs is None:
         return _SELECTED
@@ -45,7 +45,8 @@ def plan_with_columns(
     share: float,
     expected_records: int | None,
 ) -> Plan:
-    """Return the method's plan for what the columns leave of ``budget``, followed by the columns' charges."""
+    """Plan the columns with ``share`` of ``budget`` and the method with the rest; return one plan with all charges,
+    those of the method first."""
 
     def plan_columns(multipliers: Sequence[float]) -> AddedCharges:
         charges = charges_of(_planned(variables, parameters), multipliers)
@@ -56,7 +57,7 @@ def plan_with_columns(
 
 
 def column_charges(budget: Budget, variables: Variables, parameters: TablesParameters) -> tuple[Charge, ...]:
-    """Return the charges of the columns, for a budget that is theirs alone."""
+    """Return the charges of the columns if they may spend the whole ``budget``."""
     multipliers = gaussian_split(budget, list(parts(variables, parameters).values()))
     return charges_of(_planned(variables, parameters), multipliers)
 
@@ -210,8 +211,8 @@ def _forecast(charges: Sequence[Charge], variables: Variables, expected_records:
         entries.append(Fact("columns_error", error, title))
         if error > _MOSTLY_NOISE:
             warnings = (
-                "The histograms of the columns would be mostly noise: declare fewer values or bins, or give them more "
-                "records or a larger epsilon.",
+                "The histograms of the columns would be mostly noise: declare fewer values or bins, use more records, "
+                "or choose a larger epsilon.",
             )
     return Facts(tuple(entries), warnings)
 

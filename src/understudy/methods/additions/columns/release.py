@@ -43,7 +43,7 @@ def release(
 
         singles = histogram of each variable + noise                             charge "columns"
         scores  = |histogram of each pair or three - of independence|_1 + noise  charge "column-scores"
-        m sets  = those of which more is to be learnt than noise on them is expected to cost
+        m sets  = those whose measurement is expected to gain more than the noise on it loses
         sets    = (share of each set * its histogram + noise) / the share        charge "column-pairs"
 
     Guarantee:
@@ -119,10 +119,10 @@ def measure_marginals(
     """Measure the histograms as :func:`release` describes.
 
     Args:
-        planned: the planned sum of a charge.
-        measure: the noisy value of a charge's query.
-        std: of a charge's noise; known once it was measured.
-        keep: stores what a resumed run must find unchanged: the selection, which identifies the histograms.
+        planned: returns the planned sum of a charge, by its name.
+        measure: returns the noisy value of a charge's query.
+        std: returns the standard deviation of a charge's noise; called after its measurement.
+        keep: stores the selected sets, which a resumed run must find unchanged, since they identify the histograms.
     """
     sizes, labelled = variables.sizes, variables.labelled
     arrays = {COLUMNS: measure(COLUMNS, Marginals(planned(COLUMNS)))}
@@ -154,7 +154,7 @@ def measure_marginals(
 
 
 def _domains(variables: Variables) -> dict[str, str]:
-    """Return the statement's remark on the domains: they were declared, and the Release lists them."""
+    """Return the statement's entry on the columns' domains: that they were declared, and their SHA-256."""
     text = json.dumps([column.to_json() for column in variables.all_columns], sort_keys=True)
     count = len(variables.all_columns)
     return {

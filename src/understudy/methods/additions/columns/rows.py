@@ -36,7 +36,7 @@ _AHEAD = 256
 
 @dataclass(frozen=True)
 class _Told:
-    """A column that is computed from a text: its variable, and the values that a condition asks for."""
+    """A column whose value is computed from a text: its variable, and the values that a condition allows."""
 
     column: Column
     place: int
@@ -59,9 +59,9 @@ class TableRows:
     """Rows of a Release's distribution, sampled as they are needed: :class:`~understudy.text.writing.Rows`.
 
     Args:
-        allowed: per variable ``Float64[size]``, the share of each cell that a condition leaves.
+        allowed: per variable ``Float64[size]``, the share of each cell that a condition allows.
         spans: by column, the range of values within a bin that the condition allows.
-        condition: in words; empty for none.
+        condition: the condition as the user would write it; empty without one.
         form: the parts that texts have.
         part: numbers of the part of a release that these rows are for.
         prompted: the columns that a prompt shows.
@@ -100,7 +100,7 @@ class TableRows:
             prompted=_prompted(variables, prompt_columns),
         )
         if rows.shares.sum() < _IMPOSSIBLE:
-            raise ConfigError("No row of the Release meets the condition (--where).", "Ask for fewer things at once.")
+            raise ConfigError("No row of the Release meets the condition (--where).", "Relax or leave out parts of it.")
         return rows
 
     def counts(self, records: int) -> list[int]:
@@ -113,7 +113,7 @@ class TableRows:
             if count and self.shares[label] < _IMPOSSIBLE:
                 raise ConfigError(
                     f"No row with the label {self.variables.labels.titles[label]!r:.60} meets the condition (--where).",
-                    "Ask for --records N in total, which are divided among the labels that do.",
+                    "Give --records N, which divides N records among the labels that have such rows.",
                 )
 
     def take(self, label: int) -> Row:
@@ -126,8 +126,8 @@ class TableRows:
         return ready.popleft()
 
     def completed(self, record: SyntheticRecord) -> SyntheticRecord | None:
-        """Return the record with a row: the row it was written for or, without one, a row that fits its label and the
-        values computed from its text, which stay. Return None if these values do not meet the condition."""
+        """Return the record with a row of typed columns: the row it was written for or else a sampled one that fits its
+        label and the values computed from its text. Return None if these values do not meet the condition."""
         told = {name: value for name, value in self.form.tell(record.text).items() if name in self._told}
         if not all(self._told[name].meets(value) for name, value in told.items()):
             return None
@@ -140,7 +140,8 @@ class TableRows:
         return replace(record, columns=tuple(told.get(column.name, value) for column, value in named))
 
     def _beside(self, label: int, told: Mapping[str, Any]) -> Row:
-        """Return a row with this label and a text's computed values, if there is one; else with the label only."""
+        """Sample a row with this label and the values computed from a text; if none has them, return any of the
+        label."""
         allowed, generator = self._allowed(label), self._generator(label)
         for name, value in told.items():
             place = self._told[name].place
@@ -202,7 +203,8 @@ class TableRows:
 
 
 def longest_details(variables: Variables | None, prompt_columns: str | Sequence[str]) -> str:
-    """Return a row as a prompt shows it, each column with its longest value. ConfigError for a missing column."""
+    """Return the longest row that a prompt may show: each prompted column with its longest value. Raises ConfigError if
+    a column is missing."""
     prompted = _prompted(variables, prompt_columns) if variables else frozenset[str]()
     columns = [column for column in variables.all_columns if column.name in prompted] if variables else []
     return "; ".join(max((in_words([each], [cell]) for cell in range(each.missing)), key=len) for each in columns)
@@ -219,7 +221,7 @@ def _prompted(variables: Variables, asked: str | Sequence[str]) -> frozenset[str
     for name in names:
         if name not in known:
             raise ConfigError(
-                f"A prompt is to show the column {name!r:.60}, but rows have no such column.",
+                f"Prompts cannot show the column {name!r:.60}, because the rows do not have it.",
                 f"Name some of these (prompt_columns in the prompt file): {', '.join(sorted(known))}; or all, or none.",
             )
     return frozenset(names)

@@ -1,4 +1,4 @@
-"""The variables of a table (its label, if it has one, and its typed columns), and what is released of them."""
+"""The variables of a table (its label, if it has one, and its typed columns), and the parameters of their release."""
 
 from __future__ import annotations
 
@@ -67,9 +67,15 @@ class Variables:
 
     def __post_init__(self) -> None:
         if not self.names:
-            raise ConfigError("Only identifiers are declared as columns.", "Declare a column that is read, or none.")
+            raise ConfigError(
+                "All declared columns are identifiers, which are made up.",
+                "Declare another column too, or leave out --columns.",
+            )
         if len(self.names) > MOST_COLUMNS:
-            raise ConfigError(f"More than {MOST_COLUMNS} typed columns are declared.", "Declare fewer.")
+            raise ConfigError(
+                f"More than {MOST_COLUMNS} typed columns are declared.",
+                "Declare fewer, for example only those you need.",
+            )
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -94,8 +100,8 @@ class Variables:
         return tuple(combinations(range(len(self.sizes)), 2))
 
     def scored(self, declared: str) -> tuple[Scope, ...]:
-        """Return the candidate sets, by public facts: all pairs and, without ``tree``, the narrowest triples, those
-        with the label first, at most :data:`MOST_THREES` of few cells."""
+        """Return the sets of variables that may be selected, from public facts: all pairs and, if ``declared`` is
+        ``selected``, at most :data:`MOST_THREES` triples with the fewest cells, those with the label first."""
         sizes, threes, cells = self.sizes, [], 0
         found = [
             (self.labelled and 0 not in each, math.prod(sizes[one] for one in each), each)
@@ -108,8 +114,8 @@ class Variables:
         return (*self.all_pairs, *threes)
 
     def pairs(self, declared: str) -> tuple[Scope, ...] | None:
-        """Return the declared pairs; None if selected under privacy. Raises ConfigError if one is not a pair of
-        columns."""
+        """Return the pairs of variables that ``declared`` names; None if they are selected under privacy. Raises
+        ConfigError if one is not a pair of columns."""
         if declared in (SELECTED, TREE):
             return None if len(self.all_pairs) > 1 else self.all_pairs
         if declared in (ALL, NONE):
@@ -127,7 +133,7 @@ class Variables:
         return tuple(found)
 
     def spans(self, where: str | Mapping[str, Any] | None) -> dict[str, tuple[Span, ...]]:
-        """Return, by column, the ranges of values within bins that a condition allows."""
+        """Return, for each column in a condition, the ranges of values that it allows within bins."""
         columns = {column.name: column for column in self.all_columns}
         return {name: columns[name].asked(text).spans for name, text in _conditions(where) if name in columns}
 

@@ -1,1 +1,1 @@
-"""The guide: what a label's texts mean, as one noisy sum of embeddings per label, and its uses."""
+"""The guide: one noisy sum of the private texts' embeddings per label, by which synthetic texts are chosen."""

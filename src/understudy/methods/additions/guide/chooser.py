@@ -24,7 +24,7 @@ class GuidedChooser:
     """Chooses among a run's texts by the Release's guide: a :class:`~understudy.methods.facts.Chooser`.
 
     Args:
-        say, progress: take a line for the user, and how far embedding is.
+        say, progress: show the user a line, and how far embedding is.
     """
 
     guide: Guide

@@ -125,10 +125,10 @@ def guide_of(made: Release, embedder: Embedder, *, cure: str) -> Guide:
     """Return the guide of a Release, which may come from anybody.
 
     Args:
-        embedder: to be used with it.
-        cure: what to do if it does not match.
+        embedder: the embedder whose vectors the guide is to be compared with.
+        cure: what the error tells the user to do if the guide was made with another embedder.
 
-    Raises ReleaseError if the embedder is not the one that the Release names, or there is no guide of its vectors.
+    Raises ReleaseError if the embedder is not the one that the Release names, or there is no guide for its vectors.
     """
     named = made.statement.public_inputs.get("embedder", {})
     if embedder.fingerprint != named.get("sha256"):
@@ -139,13 +139,15 @@ def guide_of(made: Release, embedder: Embedder, *, cure: str) -> Guide:
     noise = made.statement.noise_multiplier(GUIDE)
     sums, columns = made.arrays.get(GUIDE), 1 + embedder.embed(["a public text"]).shape[1]
     if sums is None or sums.shape != (made.schema.label_set.size, columns) or noise is None:
-        raise ReleaseError("The Release has no guide made of this embedder's vectors.", "Ask the sender.")
+        raise ReleaseError(
+            "The Release has no guide made of this embedder's vectors.", "Ask the sender for an unchanged copy."
+        )
     return Guide(sums, noise)
 
 
 CONTRAST = 2.0
-"""How far the target is from the centre, in distances of the label's mean: two, so that what distinguishes labels is
-said more often than by chance."""
+"""Distance of a label's target from the centre, as a multiple of its mean's: 2, so that chosen texts show the label's
+features clearly."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,7 @@ def herd(vectors: Vectors, target: NDArray[np.float64], count: int) -> NDArray[n
     """Choose ``count`` vectors (or all, if fewer) one by one, so that the mean of those chosen follows ``target``.
     Return their indices in order.
 
-    Time grows with the square of the number: more than a thousand are chosen in parts, from parts of the vectors.
+    Time grows with the square of the number, so more than 1,000 are chosen in parts, each from a part of the vectors.
     """
     count = min(count, len(vectors))
     parts = max(1, math.ceil(count / _AT_ONCE))

@@ -62,10 +62,10 @@ def plan_with_guide(
     expected_records: int | None,
     unit: Unit,
 ) -> Plan:
-    """Return the method's plan for what the guide leaves of ``budget``, followed by the guide's charge.
+    """Plan the guide and the method; return one plan with the method's charges first, then the guide's.
 
     The guide gets ``share`` of mu^2, as :func:`~understudy.privacy.plan.plan_beside` splits it. If it samples, its
-    noise stays as for all records, and the method gets what sampling saves.
+    noise is the same as for all records, and the method gets the budget that sampling saves.
     """
 
     def plan_guide(multipliers: Sequence[float]) -> AddedCharges:
@@ -120,8 +120,8 @@ _DISTANCE, _DIMENSION = 0.35, 384
 _LEAST = 0.35
 """Signal to noise from which a guide helped, on five tables of three sizes at four epsilons (docs/decisions/042)."""
 _MOSTLY_NOISE = (
-    "The guide would be mostly noise, and only cost: leave it out, or give it more records, fewer labels or a "
-    "larger epsilon."
+    "The guide would be mostly noise, so its budget would be wasted: leave it out, or use more records, fewer labels "
+    "or a larger epsilon."
 )
 
 

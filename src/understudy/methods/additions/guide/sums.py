@@ -26,8 +26,8 @@ class GuideSums(PlannedQuery[BoundedBatch, EmbeddingSumsSpec]):
     """For each label, the sum over its records of ``(w, sqrt(1 - w^2) e(text))``, w = COUNT_WEIGHT: ``[labels, 1 +
     d]``.
 
-    A record whose vector is not of length 1 (10 percent either way; NaN and infinity are longer) adds nothing, to the
-    count neither: what is counted is what is summed. All others are brought to length 1.
+    A record whose vector is not of length 1 (within 10 percent; NaN and infinity count as longer) adds nothing, not
+    even to the count. All other vectors are scaled to length 1.
 
     Guarantee:
         Unit: a record, or an owner whose records are averaged, jointly over labels.

@@ -1,4 +1,4 @@
-"""Topics as the labels of another method: found first, with separate charges; each record then has the nearest."""
+"""Topics as the labels of another method: they are found first, and each record gets the nearest as its label."""
 
 from __future__ import annotations
 
@@ -62,20 +62,23 @@ class TopicsAsLabels(Addition):
         if not isinstance(count, int):
             return None
         if COLUMN in facts.written:
-            raise ConfigError(f"A column is called {COLUMN!r}, like the column of topics.", "Rename it in the table.")
+            raise ConfigError(
+                f"A column of the table is called {COLUMN!r}, the name of the column of topics.",
+                "Rename it in the table.",
+            )
         return cls(count, facts.labels.names)
 
     def require(self, method: Method) -> None:
-        """Raise ConfigError for a method whose charges assume that a record keeps its label.
+        """Raise ConfigError for a method whose charges assume that a record always has the same label.
 
-        A topic is computed in each session, and another machine, or another model behind an endpoint's name, may round
-        differently: the record would count for two labels under a charge that pays for one.
+        A record's topic is computed again in each session, and another machine or endpoint may round differently. The
+        record could then count for two labels, under a charge that covers one.
         """
         super().require(method)
         if method.labels_in_parallel:
             raise ConfigError(
-                f"Topics cannot be the labels of {method.name}: one charge pays for all its labels, because a record "
-                "keeps its label, but its topic is computed again whenever a run is resumed.",
+                f"Topics cannot be the labels of {method.name}, which needs every record to keep its label: a record's "
+                "topic is computed again whenever a run is resumed, and may change.",
                 "Choose another method (dp-kps, aug-pe, dp-finetune), or declare labels (--label, --labels).",
             )
 

@@ -24,8 +24,8 @@ _AWAY = 0.4
 """Distance of a first centre from the candidates' mean: any distance gives the same assignment."""
 _PASSES = 3
 _DEAD, _LOST = 3.0, 1.0
-"""Standard deviations of noise that a topic's count must reach. Fewer in the last round, as more precise sizes
-follow."""
+"""Standard deviations of noise that a topic's count must reach; fewer in the last round (the second number), since
+more precise sizes follow."""
 _SPLIT = 0.1
 _ALIKE = 0.5
 """Cosine of two topics, about the mean of all centres, above which a reader would call them the same (chosen on
@@ -119,7 +119,7 @@ def first_centres(candidates: Candidates, topics: int) -> Grid:
 
 
 def _k_median(points: Floats, weights: Floats, count: int) -> NDArray[np.int64]:
-    """Choose greedily: each next one reduces the weighted distances to the nearest most."""
+    """Choose points greedily; each one reduces the weighted distances to the nearest chosen point most."""
     distances = 1 - points @ points.T
     best, chosen = np.full(len(points), 2.0), list[int]()
     for _ in range(count):
@@ -170,7 +170,7 @@ def next_centres(
 
 
 _LEAST_SCALE = 1e-3
-"""Return the ratio of the covariance of topics to that of terms."""
+"""Smallest ratio of the covariance of topics to that of terms."""
 
 
 def first_ones(centres: Grid) -> NDArray[np.bool_]:

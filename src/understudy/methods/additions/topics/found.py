@@ -36,7 +36,7 @@ class Topic:
     Args:
         number: from 0, the largest first in the Release that found them.
         terms: public terms that distinguish it from the others, the best first.
-        size: noisy number of records (of owners, if these are protected), from 0 to that of all.
+        size: noisy number of records (or of owners, if these are protected), from 0 to the total of all topics.
         low, high: the range that contains the number of records nearest to the topic's released centre in 95 of 100
             cases, whatever that number is. It covers only the noise on the size and the chance of sampling: not how
             well the centre represents its records, nor how topics would differ in another run.
@@ -115,10 +115,9 @@ def called_by(terms: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def names_of(terms: Sequence[str]) -> tuple[str, ...]:
-    """Return distinct names of the topics: the first term of each. ``terms`` has TERMS_OF_TOPIC entries per topic, in
-    order.
+    """Return distinct names of the topics, each made of a topic's first terms; ``other`` for a topic without terms.
 
-    ``other`` if there are none: the writer does not take it as a subject.
+    ``terms`` has TERMS_OF_TOPIC entries per topic, in order. The writer does not use ``other`` as a subject.
     """
     found: list[str] = []
     for first in range(0, len(terms), TERMS_OF_TOPIC):
@@ -156,7 +155,9 @@ class HeldTopics:
             counted[:] = True
         parts = np.bincount(self.topic[counted], minlength=len(self.sizes))
         if not len(self.sizes) or len(parts) > len(self.sizes) or parts.min() == 0:
-            raise ReleaseError("The Release has topics without a centre.", "It was changed: make it again.")
+            raise ReleaseError(
+                "The Release was changed: it has topics without a centre.", "Ask the sender for a new copy."
+            )
         return self.noise * np.sqrt(parts)
 
 
@@ -180,8 +181,8 @@ def held_of(release: Release) -> HeldTopics:
 def assign(
     release: Release, embedder: Embedder, texts: Sequence[str], *, trust_endpoint: bool = False
 ) -> NDArray[np.int64]:
-    """Return the number of each text's nearest topic, ``Int64[n]``, computed as for records; -1 for a text without a
-    vector of length 1.
+    """Return the number of the topic nearest to each text, ``Int64[n]``, as the release assigns records; -1 for a text
+    without a vector of length 1.
 
     Raises:
         ReleaseError: the Release is of another method, or the embedder is not the one that it names.
@@ -207,4 +208,6 @@ def require_embedder(release: Release, embedder: Embedder, dimension: int) -> No
             "Use the embedder that they were found with.",
         )
     if held_of(release).centres.shape[1] != dimension:
-        raise ReleaseError("The Release's centres do not have the embedder's dimension.", "It was changed.")
+        raise ReleaseError(
+            "The Release was changed: its centres do not fit its embedder.", "Ask the sender for a new copy."
+        )

@@ -37,7 +37,7 @@ def _count(value: object) -> object:
 
 
 TopicCount = Annotated[int, BeforeValidator(_count), Field(ge=1, le=MOST_TOPICS)] | Literal["auto"]
-"""Parse K, or that it is decided from public facts."""
+"""A number of topics K, or ``auto``: decided from public facts."""
 
 
 class LabellingParameters(Parameters):

@@ -1,6 +1,6 @@
-"""Topics, before a private record is read: which noisy sums will be made, and how many topics the records can support.
+"""Plan topics before a private record is read: the noisy sums, and how many topics the records can support.
 
-discovered-terms   if the texts' own terms are looked for: noisy weighted counts, those above a threshold
+discovered-terms   if terms in no list are searched for: noisy weighted counts, those above a threshold
 votes        noisy histogram: each record's vote for the nearest of the public candidate terms
 sums-1..3    in every round, per topic the noisy number and sum of the embeddings of the records nearest to it
 sizes        per topic the noisy number of records nearest to it
@@ -90,7 +90,7 @@ def listed_terms(parameters: VocabularyParameters) -> tuple[str, ...]:
 
 
 def known_topics(file: str) -> tuple[Release, str]:
-    """Load the Release whose topics are counted again, and its SHA-256. Checks what the count depends on once more.
+    """Load the Release whose topics are to be counted in another table. Return it and its SHA-256.
 
     Raises ReleaseError if it cannot be read, has no topics, or has centres that are not embeddings.
     """
@@ -98,7 +98,7 @@ def known_topics(file: str) -> tuple[Release, str]:
     content = path.read_bytes()
     known = read_release(path)
     if known.method != NAME or path.read_bytes() != content:
-        raise ReleaseError("The Release of topics changed while it was read.", "Begin again.")
+        raise ReleaseError("The Release of topics changed while it was read.", "Run the command again.")
     require_short(known.arrays["centres"])
     return known, hashlib.sha256(content).hexdigest()
 
@@ -106,7 +106,8 @@ def known_topics(file: str) -> tuple[Release, str]:
 def planned_sums(
     topics: int, multipliers: Sequence[float], unit: Unit, *, candidates: int | None = CANDIDATES, beside: str = ""
 ) -> tuple[Charge, ...]:
-    """Return the charges of topics with these noise multipliers, in the order of :data:`SHARES`.
+    """Return the charges of finding ``topics`` topics; ``multipliers`` is the noise of each, in order of
+    :data:`SHARES`.
 
     Raises ConfigError if the noise does not fit its grid.
     """
@@ -168,7 +169,7 @@ def sample_of(charges: Iterable[Charge]) -> SubsampledSums | None:
 
 
 def line_on_sample(plan: Plan, expected_records: int | None) -> str:
-    """Say which texts are embedded and why; return an empty string if that is obvious."""
+    """Return a line for the user on which texts are embedded, and why; empty if no line is needed."""
     sampled = sample_of(plan.charges)
     if plan.method != NAME or (sampled is None and expected_records):
         return ""

@@ -1,4 +1,5 @@
-"""When a text decoded token by token has ended: at a token, a stop string, the close of a record, or its longest.
+"""When a text decoded token by token ends: at an end token, a stop string, the close of a record, or its longest
+length.
 
 For a record it also says what must follow a value: the next column's name, which is public. Writing that instead of
 decoding it saves private tokens, and gives records that parse. Everything here is a function of tokens decoded before
@@ -54,7 +55,7 @@ class Ending:
 
 @dataclass
 class OpenText:
-    """A text that grows token by token. ``ended`` says why it ended; None before."""
+    """A text that grows token by token. ``ended`` says why it ended; None while it goes on."""
 
     ending: Ending
     model: CausalModel
@@ -111,7 +112,7 @@ class OpenText:
         return whole[len(shown) :]
 
     def _undecided(self) -> str:
-        """Return what was held back when a text ends, without an incomplete character."""
+        """Return the characters held back so far, when the text ends, without an incomplete one."""
         shown, whole = self._tail()
         self._shown_from = self._shown_to = len(self._tokens)
         return whole[len(shown) :].rstrip(_HALF)
@@ -151,7 +152,7 @@ class _Object:
     """Values that have begun: colons of the outermost object."""
     _value_open: bool = False
     _since: str = ""
-    """Return what was written after the last whole value."""
+    """The characters written after the last complete value."""
 
     def read(self, new: str) -> int | None:
         """Return the position in ``new`` after the bracket that closes the object, or None."""
@@ -163,7 +164,7 @@ class _Object:
 
     @property
     def next(self) -> str:
-        """Return what must still be written after a complete value; empty if something else is written already."""
+        """Return the characters that must follow a complete value; empty if others were already written."""
         if self._value_open or not 0 < self._begun <= len(self.columns):
             return ""
         if self._begun == len(self.columns):

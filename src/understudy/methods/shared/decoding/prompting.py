@@ -126,8 +126,8 @@ def _chat(prompt: PredictionPrompt, model: CausalModel) -> tuple[str, str]:
 class LabelPrompt:
     """The prompt for texts of one label, in words and in the model's tokens. Public.
 
-    ``most`` is the number of tokens to which a private text is cut, ``row_tokens`` that of the row that an answer
-    follows, if there are typed columns.
+    ``most`` is the number of tokens to which a private text is cut. ``row_tokens`` is the largest number of tokens of
+    the typed columns' values after which the model writes a text; 0 without typed columns.
     """
 
     prompt: PredictionPrompt
@@ -138,8 +138,8 @@ class LabelPrompt:
     row_tokens: int = 0
 
     def behind(self, row: str) -> list[int]:
-        """Return the row of typed columns that the answer follows, as tokens in the same form as the rows before
-        private texts."""
+        """Return the tokens of ``row``, the typed columns' values in words, after which the model writes a text: at
+        most ``row_tokens``, in the form in which they precede private texts. Empty if ``row`` is."""
         return cut(self.model.encode(f"{self.tokens.lead}{row}\n"), self.row_tokens)[0] if row else []
 
     def private(self, text: str) -> tuple[list[int], bool]:
@@ -154,7 +154,8 @@ class LabelPrompt:
         candidates: int | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> Contexts:
-        """Load the public row, and one per private text, into the model. All shapes are functions of public parameters.
+        """Load one prompt without a private text, and one for each of ``texts``, into the model; return them as
+        contexts to decode from. All shapes are functions of public parameters.
 
         The other arguments are as in :meth:`understudy.models.causal.CausalModel.contexts`.
         """
@@ -182,11 +183,11 @@ class LabelPrompt:
 
 @dataclass(frozen=True)
 class ReadText:
-    """A text that was read from its tokens, with its fault if it is unusable."""
+    """A text converted from its tokens; ``fault`` says why it is unusable, None if it can be used."""
 
-    text: str  # a record as the corpus writes it, if it is one
-    ended: bool  # it ended by itself, or was cut
-    fault: Fault | None  # why it is not a record, if it should be one
+    text: str  # a valid record as the corpus writes records; any other text unchanged
+    ended: bool  # whether it ended: by itself, or at the largest number of tokens
+    fault: Fault | None  # why it does not have the required form
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ class LabelPrompts:
         return self.labels[label].private(text)
 
     def read(self, label: int, tokens: Sequence[int]) -> ReadText:
-        """Return the text of a label that was decoded as these tokens."""
+        """Convert decoded ``tokens`` to the text of ``label``, and check its form."""
         prompt = self.labels[label]
         read = prompt.ending.read(tokens, prompt.model)
         checked = read.text if self.check is None else self.check(read.text)
@@ -245,12 +246,13 @@ def build_prompts(
     record_columns: Sequence[str],
     columns: Sequence[Column] = (),
 ) -> LabelPrompts:
-    """Build each label's prompt, before a private record is read.
+    """Build each label's prompt from public parameters. Raises ConfigError if the JSON schema does not fit the records,
+    or the model's window has no room for a private text.
 
     Args:
-        label_names: empty without labels.
-        record_columns: keys of the texts' records; empty for other texts.
-        columns: typed columns of the rows that texts follow; empty without rows.
+        label_names: empty without labels; there is one prompt then.
+        record_columns: keys, if every text is a JSON record; else empty.
+        columns: typed columns whose values precede each text in words; empty without them.
     """
     if parameters.json_schema is not None and not record_columns:
         raise ConfigError(
@@ -260,8 +262,8 @@ def build_prompts(
     schema = None if parameters.json_schema is None else JSONSchema(parameters.json_schema)
     if schema is not None and (missing := schema.required - set(record_columns)):
         raise ConfigError(
-            f"The JSON schema requires {', '.join(sorted(missing))}, which no record has.",
-            "Name all of its columns with --record-columns, or change the schema.",
+            f"The JSON schema requires {', '.join(sorted(missing))}, which are not among the record columns.",
+            "Add them to --record-columns, or no longer require them in the schema.",
         )
     shape: Shape = "json" if record_columns else "text"
     row_tokens = 0

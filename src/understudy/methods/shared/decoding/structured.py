@@ -99,7 +99,7 @@ class RecordCheck:
 
 @dataclass(frozen=True)
 class TranscriptCheck:
-    """Reads texts as transcripts of their parts, as :class:`RecordCheck` reads records."""
+    """Checks whether texts are transcripts that consist of the parts of ``form``."""
 
     form: TextForm
 
@@ -109,11 +109,12 @@ class TranscriptCheck:
 
 
 TextCheck = RecordCheck | TranscriptCheck
-"""Says whether a text has the form that all must have."""
+"""Called with a text, returns it in the corpus's form, or the Fault if it does not have the required form."""
 
 
 def text_check(form: TextForm, columns: Sequence[str], schema: JSONSchema | None) -> TextCheck | None:
-    """Return the check for texts with parts or for records of ``columns``; None if any text is valid."""
+    """Return the check for records of ``columns``, if there are any, or for transcripts of ``form``; None if any text
+    is valid."""
     if columns:
         return RecordCheck(tuple(columns), schema)
     return TranscriptCheck(form) if form else None
@@ -242,7 +243,7 @@ def _validator(schema: Any, name: str, followed: _Followed) -> Any:
     except SchemaError as error:
         raise ConfigError(
             f"{name} is not a JSON schema ({error.json_path}: {shorten(error.message, 120, placeholder=' ...')}).",
-            "Fix it there.",
+            "Correct the schema at that place.",
         ) from None
     except (RecursionError, TypeError) as error:
         raise ConfigError(f"{name} is not a JSON schema ({type(error).__name__}).", _ONE_FILE) from None

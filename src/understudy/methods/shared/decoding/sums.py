@@ -180,15 +180,15 @@ class Softmax:
 
 
 Term = Recentred | Fixed | Difference | Softmax
-"""What one row adds to a sum, as integers in float32; ``grid`` bounds a row of divisor 1."""
+"""Computes the integers (in float32) that one row adds to a sum; ``grid`` bounds those of a row with divisor 1."""
 
 
 def row_sums(contexts: Contexts, candidates: Candidates, term: Term, *, divisors: Sequence[int]) -> NDArray[np.int64]:
     """Sum a term over the rows of ``contexts``, after their last token: ``Int64[K]``.
 
     Args:
-        divisors: one per row, the public row 0 included: 1 for a row alone, k for one of an owner's k rows (its
-            scale is ``grid // k``, so that an owner's rows together stay within ``grid``), 0 for a row not summed.
+        divisors: one per row, including the public row 0: 1 for the only row of its owner, k for each of an owner's k
+            rows (which are scaled to ``grid // k``, so that together they stay within ``grid``), 0 to leave a row out.
             Raises PrivacyError if there is not one per row.
     """
     if not 1 <= term.grid <= _FINEST:
@@ -248,11 +248,12 @@ class TokenSums:
     def over(self, contexts: Contexts, candidates: Candidates, divisors: Sequence[int] | None = None) -> Sums:
         """Return the sums over the private rows 1, 2, ... of ``contexts`` after their last token; row 0 is public.
 
-        ``divisors``: one per private row, k if its owner has k rows; default 1 for all. Else raises PrivacyError.
+        ``divisors``: one per private row, k if its owner has k rows; default 1 for all. Raises PrivacyError if there is
+        not one per row, or one is below 1.
         """
         divisors = [1] * (len(contexts) - 1) if divisors is None else divisors
         if any(divisor < 1 for divisor in divisors):
-            raise bug("Every private row is divided by its owner's number of rows, 1 or more.")
+            raise bug("A private row has a divisor below 1; it must be its owner's number of rows.")
         public = candidates.logits.log_softmax(-1)
         terms: dict[Clipping, Term] = {
             "recenter": Recentred(self.clip, self.grid),

@@ -1,4 +1,4 @@
-"""A model that was tuned to write texts when instructed to: rows to learn from, rows to score, texts sampled."""
+"""A model fine-tuned to write texts of a label: its prompts, the rows that it learns from or scores, and sampling."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Instructions:
 
     @classmethod
     def of(cls, asked: LabelPrompts) -> Instructions:
-        """Return the instructions: prompts that show no private text."""
+        """Return the prompts of ``asked`` without a private text, as instructions."""
         prompts = tuple((*each.tokens.prefix, *each.tokens.suffix) for each in asked.labels)
         first, lead = asked.labels[0].prompt, asked.labels[0].tokens.lead
         return cls(prompts, first.opening, lead, first.shape, first.columns)
@@ -64,7 +64,7 @@ class Instructions:
         return shown.removeprefix(self.opening) if self.opening else self.lead + shown
 
     def text(self, answer: str) -> str:
-        """Return the text of an answer."""
+        """Return the whole text: the opening, which the prompt contains, and the model's ``answer``."""
         return (self.opening + answer).strip()
 
     def to_arrays(self) -> dict[str, NDArray[np.int32]]:
@@ -98,7 +98,7 @@ def build_instructions(
 ) -> LabelPrompts:
     """Build the prompts of :func:`~understudy.methods.shared.decoding.prompting.build_prompts` without examples and
     stop strings: a tuned model knows the form of the texts and ends them by itself, so they may contain blank lines.
-    The writer is asked in the form that it was trained on.
+    A model with the writer's adapters is asked in the form that they were trained on.
     """
     settings = prompts.template.settings.model_copy(update={"examples_per_prompt": 0})
     plain = replace(prompts, template=prompts.template.model_copy(update={"settings": settings}))
@@ -136,7 +136,7 @@ class TunedModel:
         window = self.causal.window
         if max((token for prompt in instructions.prompts for token in prompt), default=0) >= self.causal.vocabulary:
             raise ConfigError(
-                "The prompt has tokens that the model lacks.", "Change its words (--document-type, --prompt)."
+                "The prompt has tokens that the model does not know.", "Reword it (--document-type, --prompt)."
             )
         if not instructions.longest or self.shapes(1).longest > window:
             raise ConfigError(
@@ -243,11 +243,11 @@ def generate(
     tools: GenerationTools,
     knows_rows: bool = False,
 ) -> Iterator[SyntheticRecord]:
-    """Sample ``counts[label]`` texts of each label from the tuned model on its prompt.
+    """Sample ``counts[label]`` texts of each label from the tuned model; yield a record for each.
 
-    A text that cannot be used (empty, unfinished, or not a record although records are wanted) is sampled again, four
-    times in total; then it is left out, and its record says why. A model that ``knows_rows`` has learnt texts that
-    begin with the cells of their row.
+    A text that cannot be used (empty, unfinished if ``unfinished`` is ``drop``, or not of the required form) is sampled
+    again, four times in total; after that its record has no text and names the fault. ``knows_rows``: the model learnt
+    texts that begin with the cells of their typed columns.
     """
     writing, top_p = tools.writer.parameters, tools.writer.template.settings.top_p
     sampling = Sampling(tools.seed, tools.writer.temperature, top_p, writing.max_tokens)

@@ -1,4 +1,4 @@
-"""Unit vectors on an integer grid, and those of the private records on disk.
+"""Embeddings of length 1 rounded to an integer grid, and the file of those of the private records.
 
 On the grid every scalar product is exact in float32 (:mod:`understudy.methods.shared.evolution.voting`).
 """
@@ -48,14 +48,14 @@ def integer_vectors(unit: NDArray[np.float32]) -> NDArray[np.int16]:
     vectors, good = _rounded(unit)
     if not good.all():
         raise ModelError(
-            "The embedder does not answer with one unit vector per text.",
+            "The embedder does not return one vector of length 1 per text.",
             "Use an embedder that normalises its vectors.",
         )
     return vectors
 
 
 def private_vectors(unit: NDArray[np.float32]) -> NDArray[np.int16]:
-    """Return :func:`integer_vectors` of private records: rows not of length 1 (NaN included) become zero.
+    """Round vectors of private records like :func:`integer_vectors`; rows not of length 1 (NaN included) become zero.
 
     It never raises, since a private record must not decide whether a run fails.
     """
@@ -79,7 +79,8 @@ def _rounded(unit: NDArray[np.float32]) -> tuple[NDArray[np.int16], NDArray[np.b
 
 @dataclass(frozen=True, repr=False)
 class Block:
-    """Some private records: vectors ``Int16[r, d]``, labels ``Int32[r]``, and numbers of their units ``Int64[r]``.
+    """Some private records: vectors ``Int16[r, d]``, labels ``Int32[r]``, and numbers of their privacy units
+    ``Int64[r]``.
 
     Private; its ``repr`` shows nothing.
     """
@@ -91,7 +92,7 @@ class Block:
 
 @dataclass(frozen=True, repr=False)
 class PrivateEmbeddings:
-    """The vectors, labels and units of the private records, embedded into a file when first read.
+    """The vectors, labels and privacy units of the private records, embedded into a file when first read.
 
     Private; its ``repr`` shows nothing. Records whose vector is not of length 1 are zero vectors.
     """
@@ -105,8 +106,8 @@ class PrivateEmbeddings:
     part: str = ""  # name of this part of the records, which has its own folder; "" for all
 
     def map(self, function: Callable[[PrivateEmbeddings], R]) -> Iterator[R]:
-        """Yield ``function`` of each part of the records. The machine that works on a part embeds it into a separate
-        file."""
+        """Call ``function`` on each part into which an engine divides the records, and yield its results. Each part is
+        embedded where it is processed, into a separate file. Without an engine, all records are one part."""
         if self.engine is None:
             yield function(self)
         else:
@@ -116,11 +117,11 @@ class PrivateEmbeddings:
 
     @property
     def engine(self) -> Engine | None:
-        """Return where the records are processed."""
+        """Return the engine that divides the records into parts; None without one."""
         return self.records.engine if is_divided(self.records) else None
 
     def batches(self) -> Iterator[Block]:
-        """Yield all records, those of one unit in one block. Mapped read-only, each block by itself: memory is a block.
+        """Yield all records in blocks; those of one privacy unit are in one block. Only one block is in memory.
 
         Raises:
             ModelError: the embedder does not answer with one vector per text, all of one dimension.
@@ -140,7 +141,7 @@ class PrivateEmbeddings:
 
     @cached_property
     def _blocks(self) -> list[slice | NDArray[np.int64]]:
-        """Yield the positions of each block's records: in file order, or owner by owner if one has several."""
+        """Return the positions of each block's records: in file order, or owner by owner if one has several."""
         if not self._file.count:
             return []
         units = np.array(self._file.rows()["unit"], dtype=np.int64)
@@ -197,7 +198,7 @@ def _rows_of(embedder: Embedder, dimension: int, batch: Any) -> NDArray[np.void]
 
 @dataclass(frozen=True)
 class _File:
-    """Write the file whole or not at all."""
+    """The complete file of embeddings: where it is, and its size."""
 
     path: Path
     dimension: int

@@ -131,11 +131,11 @@ def evolve(
 
     A population is stored, as ``population-0``, ``population-1``, ..., before it is voted on, so a resumed run votes on
     the same texts. A label without texts, since all calls failed, gets new ones in the next round. If there are fewer
-    candidates than requested, all are chosen, and multiply.
+    candidates than requested, all are chosen, and their variations add to them in the next round.
 
     Args:
         sizes: ``sizes[label]``, texts to be chosen in each round.
-        keep: stores a population; None: nothing is stored.
+        keep: stores a population under a name, or returns the stored one; None: nothing is stored.
     """
     none, failed = np.empty(0, dtype=np.int64), np.zeros(len(sizes), dtype=np.int64)
     before = Round(Population((), np.empty(0, dtype=np.int32), none, (), 0, failed), np.empty(0), none)
@@ -168,7 +168,8 @@ def evolved(
 def generate_by_votes(
     parameters: EvolvingParameters, counts: Sequence[int], *, tools: GenerationTools, embedder: Embedder, vote: Vote
 ) -> Iterator[SyntheticRecord]:
-    """Evolve ``population`` texts of each label (no more than requested), and return them. Post-processing, free."""
+    """Evolve texts with the given ``vote``; yield ``counts[label]`` records of each label. A round chooses
+    ``population`` texts of each label, or ``counts[label]`` if that is fewer. Post-processing, costs no privacy."""
     keywords = keywords_of_labels(parameters, tools.writer.template.evolution, tools.writer.labels)
     api = TextAPI(tools.writer, parameters, keywords)
     evolving = evolve(api, sizes_within(parameters, counts), embed=embedder.embed, vote=vote)
@@ -260,11 +261,11 @@ def harvest(
     kind: Literal["population", "variations"],
     api: TextAPI | None,
 ) -> Iterator[SyntheticRecord]:
-    """Return ``counts[label]`` records of each label, without a text if none could be generated.
+    """Yield ``counts[label]`` records of each label; a record has no text if none could be generated.
 
-    A label's survivors come first, best first (unless ``kind`` is ``variations``), then variations of them, in turn;
-    without an ``api`` there are none. If there are typed columns, each variation is asked to fit a row, which it keeps.
-    Texts evolve without rows: votes and guides do not depend on columns.
+    A label's survivors come first, best first (unless ``kind`` is ``variations``), then variations of them in turn;
+    without an ``api`` there are no variations. With typed columns, a variation is asked to fit a row of values, and its
+    record contains that row. Texts evolve without rows: votes and guides do not depend on columns.
     """
     pools = [[survivor for survivor in survivors if survivor.label == label] for label in range(len(counts))]
     taken = [pool[:count] if kind == "population" else [] for pool, count in zip(pools, counts, strict=True)]

@@ -85,7 +85,7 @@ def candidates_per_round(parameters: EvolutionParameters, labels: int) -> int:
     if candidates > MOST_CANDIDATES or candidates * parameters.rounds > MOST_IN_ALL:
         raise ConfigError(
             f"A round would have up to {candidates:.3g} candidates, and all together "
-            f"{candidates * parameters.rounds:.3g}; the most are {MOST_CANDIDATES:.0e} and {MOST_IN_ALL:.0e}.",
+            f"{candidates * parameters.rounds:.3g}; the limits are {MOST_CANDIDATES:.0e} and {MOST_IN_ALL:.0e}.",
             "Lower population, variations or rounds.",
         )
     return candidates
@@ -97,8 +97,8 @@ def evolution_calls(parameters: EvolutionParameters, sizes: Sequence[int]) -> in
 
 
 def share_out(total: int, weights: Sequence[float]) -> list[int]:
-    """Divide ``total`` in proportion to ``weights`` by largest remainder, with at least 1 for each: the largest shares
-    give one up.
+    """Divide ``total`` in proportion to ``weights`` by largest remainder, with at least 1 for each: one is taken from
+    the largest for each that would get 0.
 
     Weights below 0, as noisy counts may be, count as 0; all 0: equal shares. The sum is ``total``, or the number of
     weights if that is larger.

@@ -25,7 +25,9 @@ from understudy.text.writing import Asker, NoText, Writer, tidy
 BLANK = "_"
 _NAMED = ("keyword", "style", "words")
 _WORD = re.compile(r"\w+(?:['’\-]\w+)*")
-_TRY = "Try it with `understudy models check SPEC`; then the same command continues where it stopped."
+_TRY = (
+    "Check the model with `understudy models check SPEC`; then repeat this command, which continues where it stopped."
+)
 _WORDS_SPREAD = 20.0
 """Standard deviation of the words that a variation is asked for, about the number of its parent's."""
 _SAMPLES = 1_000_000  # of one prompt, at most
@@ -62,8 +64,8 @@ class TextAPI:
     Args:
         keywords: of each label (one entry if there are no labels), public or released; an entry may be empty.
 
-    Raises ModelError if there is no chat model; in both APIs, if not one of several calls was answered (NoText): then
-    nothing is stored, and a resumed run asks again.
+    Raises ModelError if there is no chat model. Both methods raise NoText if all calls failed: then nothing is stored,
+    and a resumed run asks again.
     """
 
     writer: Writer  # the chat model with its template, labels, public examples and settings
@@ -93,8 +95,8 @@ class TextAPI:
         """Return one variation of each of ``texts``; a text that occurs twice gets two.
 
         Args:
-            stage: a number from 0 below a million; other stages are sampled afresh.
-            details: of the row that each variation is to fit; empty for none.
+            stage: a number from 0 to 999,999; each stage has its own randomness.
+            details: for each variation, typed columns' values that it should fit, in words; empty without them.
         """
         generator = np.random.default_rng([self.writer.seed, stage])
         asked = [

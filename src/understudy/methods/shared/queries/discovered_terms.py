@@ -44,24 +44,24 @@ _TEXTS, _ROWS = 512, 1 << 16
 
 @dataclass(frozen=True, repr=False)
 class UnlistedTerms:
-    """Weighted counts of the terms that are in no list: a unit's weight is divided among at most ``most`` of them.
+    """Weighted counts of terms that are in no list: a privacy unit's weight is divided among at most ``most`` terms.
 
     Implements :class:`~understudy.privacy.measurement.OpenQuery`.
 
     Guarantee:
-        Unit: a record, or an owner: the set of an owner is of all kept records together, whatever batch they are in.
-        Sensitivity: a unit's set is the terms of its text, each once; of more than ``most`` those with the smallest
-        hash of unit and term. A unit is known by a keyed hash, of the record's text or of the owner. So a set depends
-        on its own unit, the dataset's key and public facts: not on other units, on its place, or on what is frequent.
-        With m terms it adds ``weight_of(m)`` to each: L2 norm 1 at most. (Two terms of a unit whose hashes were alike
-        would count as one.) Terms of several words that the list has take part, and are left out in the end. Sums are
-        exact integers: in whatever parts they are added, in memory or in files, and nothing rare is left out.
+        Unit: a record, or an owner with all kept records together, whatever batches they are in.
+        Sensitivity: a unit counts for the distinct terms of its text; if there are more than ``most``, for those with
+        the smallest hash of unit and term. The hash of a unit is keyed, of the record's text or of the owner. So its
+        terms depend on the unit, the dataset's key and public facts: not on other units, its position, or frequencies.
+        With m terms it adds ``weight_of(m)`` to each: L2 norm 1 at most. (Two terms of a unit with equal hashes would
+        count as one.) Listed terms of several words are among a unit's terms, and are removed from the result. Sums are
+        exact integers, however records are divided and whether or not files are used; no rare term is dropped.
 
     Args:
         listed: the terms of the public list, as their words with a blank between.
         stop_words: no term begins or ends with one.
         most: terms per unit (C).
-        scratch: a private folder, which all workers of an engine see: sums are kept there until all are read.
+        scratch: a private folder that all workers of an engine can read; it contains the sums until all are read.
         longest: words of the longest terms.
     """
 
@@ -89,11 +89,11 @@ class UnlistedTerms:
 
     @cached_property
     def _weights(self) -> Integers:
-        """Return the weight of each term of a unit, by their number; 0 for none."""
+        """Return the weight of each term of a unit, indexed by its number of terms; 0 without terms."""
         return np.array([0, *map(weight_of, range(1, self.most + 1))], dtype=np.int64)
 
     def _files_of(self, part: BoundedCorpus) -> list[Path]:
-        """Return the sums of a part of the records."""
+        """Sum over a part of the records; return the sorted files of the sums."""
         return self._of_owners(part) if part.unit.kind == "owner" else self._of_records(part)
 
     def _of_records(self, part: BoundedCorpus) -> list[Path]:
@@ -356,13 +356,14 @@ _BESIDE_OTHERS, _ALONE = 1, 2
 class PhraseFinder(dict[str, int]):
     """Finds consecutive words of one sentence that are not stop words or lone letters and have no digits.
 
-    A mark that ends a sentence, or a part of one, separates phrases, unless a letter follows it at once. Numbers and
-    words with digits, which may identify people, are never found: only a list can name them. A phrase is a code of its
-    words, which the finder numbers as they come. 0 ends a phrase. A finder that met 2^21 words would give two phrases
-    one code: callers replace it long before, and it raises an error instead.
+    Line breaks, brackets, quotes and dashes separate phrases, and so do other marks unless a letter or digit follows at
+    once. Numbers and words with digits, which may identify people, are never found: only a list can name them. The
+    finder numbers words as they come; the code of a phrase combines the numbers of its words, and the number 0 ends a
+    phrase. After 2^21 words two phrases would get one code: callers replace a finder long before, and it raises an
+    error instead.
 
     Args:
-        listed: words that do not count alone.
+        listed: words that are not phrases by themselves.
         stop_words: as :func:`~understudy.text.vocabulary.terms.load_stop_words` reads them.
     """
 
@@ -384,7 +385,7 @@ class PhraseFinder(dict[str, int]):
             kind = _BESIDE_OTHERS | (_ALONE if alone else 0)
         number = len(self._words)
         if number > _MASK:
-            raise bug("A finder of phrases met more words than it has numbers for.")
+            raise bug("A PhraseFinder met 2^21 words; its caller must replace it earlier.")
         self[word] = number
         self._words.append(word)
         self._kinds.append(kind)

@@ -37,7 +37,7 @@ class ClippedGradients(Query[Sequence[TokenRow]]):
     """The sum over rows of the clipped gradient of each row's mean loss.
 
     Guarantee:
-        Unit: a row: a record, or the one record that an owner shows in a step.
+        Unit: a row: a record, or the one record of an owner that is used in a step.
         Sensitivity: L2 norm ``grid`` in integers. A gradient g becomes trunc(g * grid / max(C, |g|)), shortened by
         2^-20 before, which is more than float32 rounds; |g| is computed in float64. One that is not finite counts as 0.
         A row's integers are a function of the row alone (fixed shapes, tried on the device), and are added as
