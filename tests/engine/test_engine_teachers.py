@@ -200,7 +200,7 @@ def test_machines_that_train_another_bit_are_told_apart_and_their_teachers_are_n
 
 
 def test_workers_whose_teachers_change_one_another_are_refused(llama: Path) -> None:
-    with pytest.raises(PrivacyError, match="change with the texts of other teachers"):
+    with pytest.raises(PrivacyError, match="change the training of others"):
         require_separate_teachers(faculty_of(llama, Leaking), Pickling())
 
 

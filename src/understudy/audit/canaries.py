@@ -268,8 +268,10 @@ def rows_of(corpus: Corpus, values: Values) -> Iterator[dict[str, object]]:
 
 
 def row_of(corpus: Corpus, canary: Canary, values: Values) -> dict[str, object]:
-    """Return a canary as a row: of several columns the last one has its text; a dialogue has one turn. Typed columns
-    have their first value."""
+    """Return a canary as a row of the table.
+
+    Its text is in the last text column, or in the only turn of a dialogue; each typed column has the first of its
+    possible values."""
     schema = corpus.schema
     row: dict[str, object] = dict.fromkeys(schema.record_columns, "")
     if schema.record_columns:

@@ -115,12 +115,12 @@ def require_told(form: TextForm, columns: Sequence[Column], *, crossed: Sequence
         if what and set(column.values) != set(values):
             raise ConfigError(
                 f"The column {name!r} is computed from the dialogue, but its declared values are not the {what}.",
-                f"Declare it as {name}={'|'.join(values)}, and rename a column of your own.",
+                f"Declare it as {name}={'|'.join(values)}. If it is a column of your table, rename that column.",
             )
         if not what and column.kind != "integer":
             raise ConfigError(
                 f"The column {name!r} is computed from the dialogue, and is not declared as a whole number.",
-                f"Declare it with a range, such as {name}=2..20, and rename a column of your own.",
+                f"Declare it with a range, such as {name}=2..20. If it is a column of your table, rename that column.",
             )
     if both := [column.name for column in crossed if column.name in told]:
         raise ConfigError(

@@ -119,9 +119,10 @@ def _contents_of_piece(piece: Corpus, *, key: bytes) -> _Found:
 
 
 class VerifiedCorpus(Corpus):
-    """The corpus whose :func:`contents` under ``key`` were charged. Every pass checks at its end (and at that of each
-    piece) that it read the same rows in the same order. The order matters if the incidence of secrets is public,
-    because the incidence refers to records by their positions.
+    """A corpus that checks that the rows it reads are those that were charged for, by their hash with ``key``
+    (:func:`contents`). Every pass, and every piece of one, checks at its end that rows and order are the
+    same. The order matters if the incidence of secrets is public, because the incidence refers to records by their
+    positions.
 
     Noise is sampled after a pass, so no result of unchecked rows is released.
     """

@@ -436,7 +436,10 @@ def require_separate_gradients(trainable: Trainable, shapes: Shapes) -> None:
     device, size = trainable.causal.device, shapes.rows
 
     def stays(width: int) -> bool:
-        """Return whether every second row is the same in all blocks of this width."""
+        """Return whether a row's gradients do not depend on the other rows of its block.
+
+        Every second row of two blocks is the same, and the others differ.
+        """
 
         def computed(block: list[TokenRow]) -> tuple[Any, Any]:
             filled = Block.of(block, width=width, prompt=shapes.prompt, size=size, device=device)

@@ -230,7 +230,9 @@ class Receipt:
         return self._unused.pop(name)
 
     def seal(self, name: str, *, noise: NoiseOrigin, rows: str) -> Seal:
-        """Return the seal of a value that one of the charges pays for, or of a part of such a value.
+        """Return the seal of the noisy value ``name``, or of a part of it.
+
+        It is the proof that one of the charges pays for the value, which cannot be stored without.
 
         Raises PrivacyError if no charge pays for it.
         """

@@ -322,8 +322,8 @@ def clip_for(
 ) -> float:
     """Return the largest clip range at which ``tokens`` private tokens per batch are within ``budget``.
 
-    The others are those of :class:`PrivateTokens`; the runs of a test are paid for first. Raises ConfigError if
-    they cost more than the budget, delta is 0, or a parameter is out of its range.
+    The other parameters are as for :class:`PrivateTokens`. The budget first pays for the runs of its threshold test,
+    if it has one. Raises ConfigError if the test alone costs more, delta is 0, or a parameter is out of its range.
     """
     tests = PrivateTokens(1.0, batch_size, temperature, tokens, test)
     left = (allowed := zcdp_within(budget)) - tests.runs * tests.rho_run

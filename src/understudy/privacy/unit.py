@@ -56,7 +56,8 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """Return what all runs on a dataset have in common: the kind and how units are identified; not the bound."""
+        """Return the name that all runs on a dataset share: the kind of unit and how units are identified, without the
+        bound on records per unit."""
         if self.recognised_by is not None:
             return f"{self.kind} (recognised by {self.recognised_by})"
         return self.kind if self.column is None else f"{self.kind} (column {self.column!r})"

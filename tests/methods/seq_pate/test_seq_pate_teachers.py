@@ -276,7 +276,7 @@ def test_teachers_that_change_one_another_are_caught(llama: CausalModel, twin: s
     real = faculty_of(llama)
     parts = (real.lora, real.trunk, real.tuned, real.recipe)
     leaking: Any = LeakingGradient(*parts) if twin == "gradient" else replace(real, trunk=LeakingTrunk(real.trunk))  # type: ignore[arg-type]
-    with pytest.raises(PrivacyError, match="change with the texts of other teachers"):
+    with pytest.raises(PrivacyError, match="change the training of others"):
         require_separate_teachers(leaking)
 
 

@@ -182,8 +182,9 @@ class TestAttack:
 
 
 def token_test(budget: Budget) -> TestAttack:
-    """Return the attack on one run of the test with noise for a pure epsilon. Distances are one noise scale below or
-    above the threshold."""
+    """Return the attack on one run of the noisy threshold test for public tokens, which promises a pure epsilon.
+
+    Its two neighbouring inputs are one noise scale below and above the threshold."""
     apart = max(1, round(4 / float(budget.epsilon)))  # records: twice the scale
     size = 4 + apart
     test = TokenTest((size + 1 + apart / 2) / size, 2 / (size * float(budget.epsilon)))

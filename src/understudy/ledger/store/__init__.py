@@ -270,12 +270,13 @@ class RunStore:
         return SealedValue(_decode(encoded), seal)
 
     def keep(self, name: str, arrays: Mapping[str, NDArray[Any]], *, seal: Seal | None = None) -> None:
-        """Store a value before it is used.
+        """Store ``arrays`` under ``name`` before they are used.
 
         Args:
-            seal: of a noisy value that is paid for; None for public data, or data made from such values.
+            seal: the proof that a noisy value is paid for; None for public data, or data made from noisy values.
 
-        Raises PrivacyError if the name is taken (a release is made once), or the seal's noise has another origin.
+        Raises PrivacyError if the name is taken (a release is made once), or if the value's noise comes from another
+        source than that of this run.
         """
         if seal is not None and seal.noise != self.noise:
             raise self._foreign(seal.noise)

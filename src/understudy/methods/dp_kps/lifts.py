@@ -93,8 +93,10 @@ class SequenceRows:
     def take(
         cls, rows: Rows, counts: Sequence[int], columns: tuple[int, ...], *, lifts: Lifts, power: float
     ) -> SequenceRows:
-        """Draw ``counts[label]`` rows of each label, which the sequences are then conditioned on; ``columns`` are the
-        positions of the columns that have lifts."""
+        """Draw ``counts[label]`` rows of each label; the sequences that are sampled later fit these rows.
+
+        ``columns`` are the positions of the columns that have lifts: how much likelier a term is given their values.
+        """
         taken = tuple(tuple(rows.take(label) for _ in range(count)) for label, count in enumerate(counts))
         cells = [[[row.numbers[column] for column in columns] for row in some] for some in taken]
         places = [lifts.places(np.array(some, dtype=np.int64).reshape(-1, len(columns))) for some in cells]

@@ -331,8 +331,8 @@ def require_separate_teachers(faculty: Faculty, engine: Engine | None = None) ->
     )
     if not same:
         raise PrivacyError(
-            f"On this device teachers on {faculty.lora.causal.model_id} change with the texts of other teachers, so "
-            "the influence of one record would have no bound.",
+            f"On this device, the texts of one teacher (LoRA on {faculty.lora.causal.model_id}) change the training of "
+            "others, so the influence of one record would have no bound.",
             "Choose a rank that is a multiple of 4 (--lora-rank), or set UNDERSTUDY_DTYPE=float32.",
         )
     return _digest(first, before)

@@ -167,8 +167,9 @@ def select_sets(
     are used to predict it.
 
     Args:
-        sets: all pairs of the variables, of ``sizes`` cells, then sets of three.
-        worths: the worth of each set.
+        sizes: the number of cells of each variable.
+        sets: the candidates: all pairs of variables, then sets of three.
+        worths: the expected gain of each set, before the loss by noise.
         std: of the noise on a count if one set were measured.
         labelled: whether the first variable is the label.
         tree: choose instead the pairs that connect all variables with the largest gain (spanning tree, Kruskal 1956).
