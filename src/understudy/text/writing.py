@@ -456,19 +456,20 @@ def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] =
     """Return a sort key, largest for the best answer: whether it has text, its score, and whether it is complete.
 
     The score is the share of phrases kept. Small models recite the words that they were given ("rain, harvest,
-    prices"), repeat themselves, or copy the examples of the prompt: a phrase directly after its neighbour in the prompt
-    does not count, and a repetitive or copied text loses half. If the log-probability of the answer is known, it is
-    added, and something for each phrase.
+    prices") or add them ("Prices."), repeat themselves, or copy the examples of the prompt: a phrase directly after its
+    neighbour in the prompt or alone in a sentence does not count, and a repetitive or copied text loses half. If the
+    log-probability of the answer is known, it is added, and something for each phrase.
     """
     kept = kept_phrases(answer.text, phrases)
     words = split_words(answer.text)
-    score = max(0, len(kept) - _recited(words, phrases)) / max(len(phrases), 1)
+    counted = max(0, len(kept) - _recited(words, phrases) - _added(answer.text, phrases))
+    score = counted / max(len(phrases), 1)
     if words and len(set(words)) / len(words) < _REPETITIVE:
         score /= 2
     if any(_runs(words) & _runs(split_words(turn.content)) for turn in prompt if turn.role == "assistant"):
         score /= 2
     if answer.likelihood is not None:
-        score += answer.likelihood + PHRASE_WORTH * len(kept)
+        score += answer.likelihood + PHRASE_WORTH * counted
     return not answer.blank, score, answer.finish_reason == "stop"
 
 
@@ -476,6 +477,12 @@ def _recited(words: Sequence[str], phrases: Sequence[str]) -> int:
     """Return how many phrases come directly after the phrase that they follow in the prompt."""
     text = f" {' '.join(words)} "
     return sum(f" {' '.join(split_words(f'{first} {second}'))} " in text for first, second in pairwise(phrases))
+
+
+def _added(text: str, phrases: Sequence[str]) -> int:
+    """Return how many phrases are whole sentences of a text that has others."""
+    sentences, alone = _SENTENCE.findall(text), {tuple(split_words(phrase)) for phrase in phrases}
+    return sum(tuple(split_words(sentence)) in alone for sentence in sentences) if len(sentences) > 1 else 0
 
 
 def _runs(words: Sequence[str]) -> set[tuple[str, ...]]:

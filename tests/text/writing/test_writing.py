@@ -254,6 +254,19 @@ def test_of_answers_that_keep_their_phrases_the_likeliest_is_kept() -> None:
     assert (record.text, record.provenance["likelihood"]) == (plain.text, -0.8)
 
 
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        ("The bed was fine. Quiet.", 0.5),
+        ("The bed was quiet and fine.", 1.0),
+        ("Fine bed. Very quiet.", 1.0),
+        ("Quiet!", 0.5),
+    ],
+)
+def test_a_phrase_that_is_a_sentence_by_itself_does_not_count(text: str, score: float) -> None:
+    assert rank(Completion(text, "stop"), ("bed", "quiet"))[1] == score
+
+
 def test_other_models_are_not_told_what_steers_the_writer() -> None:
     write(chat := FakeChat())
     assert all(request.phrases == () for request in chat.asked)
