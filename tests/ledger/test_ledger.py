@@ -117,7 +117,9 @@ def test_the_same_run_with_other_charges_is_refused(ledger: Ledger) -> None:
 
 def test_another_unit_is_refused_and_another_bound_of_the_same_unit_is_not(ledger: Ledger) -> None:
     ledger.open_dataset("clinic", cap=CAP, unit=Unit("owner", 3))
-    with pytest.raises(LedgerError, match=r"protects one owner, this run one record.*Protect one owner.*open another:"):
+    with pytest.raises(
+        LedgerError, match=r"protects one owner, but this run one record.*Protect one owner.*open another:"
+    ):
         ledger.charge("clinic", pure_plan("0.1"), run_id="r1")
     ledger.charge("clinic", pure_plan("0.1", unit=Unit("owner", 5)), run_id="r2")
     (entry,) = ledger.history("clinic")
@@ -131,7 +133,7 @@ def test_owners_by_another_column_are_another_unit(ledger: Ledger) -> None:
     ledger.open_dataset("clinic", cap=CAP, unit=Unit("owner", 3, "clinician"))
     for other in (Unit("owner", 3, "patient"), Unit("owner", 3)):
         with pytest.raises(
-            LedgerError, match=r"one owner \(column 'clinician'\), this run one owner.*Run with owner clinician"
+            LedgerError, match=r"one owner \(column 'clinician'\), but this run one owner.*Run with owner clinician"
         ):
             ledger.charge("clinic", pure_plan("0.1", unit=other), run_id="r1")
         with pytest.raises(LedgerError, match=r"already open with cap .* unit owner \(column 'clinician'\)"):
@@ -244,7 +246,7 @@ def test_a_renamed_copy_is_noticed_and_grown_data_are_added(ledger: Ledger) -> N
     ledger.identify("clinic", "bb")
     assert [ledger.known_as(content) for content in ("aa", "bb", "cc")] == ["clinic", "clinic", None]
     for content in ("aa", "bb"):
-        with pytest.raises(LedgerError, match=r"known as 'clinic'. Use dataset clinic"):
+        with pytest.raises(LedgerError, match=r"as the dataset 'clinic'. Use dataset clinic"):
             ledger.identify("copy", content)
     ledger.identify("copy", "cc")
     assert ledger.known_as("cc") == "copy"
@@ -398,7 +400,7 @@ def test_secrets_are_never_charged_with_records_or_owners(ledger: Ledger) -> Non
     ledger.open_dataset("secrets", cap=SECRET_CAP, unit=SECRET)
     ledger.open_dataset("records", cap=CAP, unit=RECORD)
     ledger.open_dataset("owners", cap=CAP, unit=Unit("owner", 5))
-    with pytest.raises(LedgerError, match=r"protects one secret .*, this run one record.*cannot be added"):
+    with pytest.raises(LedgerError, match=r"protects one secret .*, but this run one record.*cannot be added"):
         ledger.charge("secrets", pure_plan("0.1"), run_id="r1")
     for name in ("records", "owners"):
         with pytest.raises(LedgerError, match=r"this run one secret .*cannot be added"):

@@ -201,7 +201,7 @@ def test_sampling_repeats_with_its_seed_and_changes_with_it(vocabulary: str, mod
 
 def test_sequences_longer_than_what_was_released_are_one_clear_error(vocabulary: str) -> None:
     made = release(method(vocabulary))
-    with pytest.raises(ConfigError, match="longer"):
+    with pytest.raises(ConfigError, match="more terms than"):
         sequences(method(vocabulary, length=13, top_terms=13), made.arrays, [1] * 3)
 
 

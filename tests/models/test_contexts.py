@@ -132,7 +132,7 @@ def test_room_ends_where_it_was_said_to(model: CausalModel) -> None:
     contexts = contexts_of(model, [[5, 6]], tokens=2)
     contexts.step(4)
     contexts.step(4)
-    with pytest.raises(ModelError, match="room for 2 tokens"):
+    with pytest.raises(ModelError, match="room for more than 2 tokens"):
         contexts.step(4)
     contexts.rewind()
     contexts.step(4)

@@ -146,7 +146,7 @@ def test_every_secret_keeps_its_own_budget() -> None:
 def test_budgets_that_fit_no_secrets_are_one_clear_error(
     budgets: list[SecretBudget], secrets: list[Inclusion], releases: int
 ) -> None:
-    with pytest.raises(ConfigError, match="do not fit"):
+    with pytest.raises(ConfigError, match="differs from that of the secrets"):
         calibrate(budgets, secrets, releases=releases)
 
 

@@ -299,7 +299,7 @@ def test_what_is_asked_of_a_guide_needs_one_and_what_asks_for_nothing_does_not(m
         assert "--guide" in caught.value.cure
     for nothing in (None, 0):
         assert us.generate(dp_kps(), llm="none", records=3, guide_candidates=nothing).records
-    with pytest.raises(ConfigError, match="'guide' was fixed"):
+    with pytest.raises(ConfigError, match="'guide' cannot be changed now"):
         us.generate(made, llm="none", records=3, guide=False)  # type: ignore[call-arg]
 
 

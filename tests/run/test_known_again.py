@@ -60,15 +60,15 @@ def apart(folder: Path, name: str, **changes: Any) -> dict[str, Any]:
 def test_one_file_read_by_two_columns_or_packed_is_one_dataset(tmp_path: Path) -> None:
     """`a` by its notes and `c` by the same column as records: two texts, two caps."""
     release(apart(tmp_path, "a"))
-    with pytest.raises(LedgerError, match=r"known as 'a'.*dataset a"):
+    with pytest.raises(LedgerError, match=r"knows these data as the dataset 'a'.*dataset a"):
         release(apart(tmp_path, "c", text=None, record_columns="note"))
-    with pytest.raises(LedgerError, match=r"known as 'a'"):
+    with pytest.raises(LedgerError, match=r"knows these data as the dataset 'a'"):
         release(apart(tmp_path, "c", text="clinician"))
     (tmp_path / "again.csv.gz").write_bytes(gzip.compress((tmp_path / "notes.csv").read_bytes()))
-    with pytest.raises(LedgerError, match="known as 'a'"):
+    with pytest.raises(LedgerError, match="knows these data as the dataset 'a'"):
         release(apart(tmp_path, "c", text="clinician", data=str(tmp_path / "again.csv.gz")))
     corpus = us.read_corpus(rows(), text="note", label="department", labels="cardiology,dermatology")
-    with pytest.raises(LedgerError, match="known as 'a'"):
+    with pytest.raises(LedgerError, match="knows these data as the dataset 'a'"):
         running.release(run_config(apart(tmp_path, "c", data=None)), corpus=corpus)
     assert runs_charged(tmp_path / "ledger.sqlite", "c") == 0
 
@@ -79,7 +79,7 @@ def test_one_frame_read_by_two_columns_is_one_dataset(tmp_path: Path, make: Call
     method, budget = us.DPKPS(**quick(settings(tmp_path))), us.Budget(3, "1e-6")
     us.release(rows(), method, budget, text="note", dataset="a", **options)
     for read in ({"record_columns": ["note"]}, {"text": "clinician"}):
-        with pytest.raises(LedgerError, match="known as 'a'"):
+        with pytest.raises(LedgerError, match="knows these data as the dataset 'a'"):
             us.release(make(rows()), method, budget, dataset="c", **read, **options)  # type: ignore[arg-type]
     assert runs_charged(tmp_path / "ledger.sqlite", "c") == 0
 
@@ -147,7 +147,7 @@ def test_every_file_of_a_pattern_is_known(tmp_path: Path, told: None) -> None:
     write_csv(tmp_path / "m2.csv", table[20:])
     write_csv(tmp_path / "m3.csv", [])  # a month without a row is like any other
     release(apart(tmp_path, "months", data=str(tmp_path / "m*.csv")))
-    with pytest.raises(LedgerError, match="known as 'months'"):
+    with pytest.raises(LedgerError, match="knows these data as the dataset 'months'"):
         release(apart(tmp_path, "one", text="clinician", data=str(tmp_path / "m2.csv")))
     other = [{**row, "note": f"Another clinic, {row['note']}, {n}"} for n, row in enumerate(rows(30))]
     write_csv(tmp_path / "o1.csv", other)
@@ -228,7 +228,7 @@ def test_a_table_that_was_changed_to_get_another_cap_is_warned_of(tmp_path: Path
 
 def test_a_table_of_the_same_texts_with_a_column_more_is_the_same_dataset(tmp_path: Path) -> None:
     release(sixty(tmp_path, output=str(tmp_path / "a"), dataset="a"))
-    with pytest.raises(LedgerError, match="known as 'a'"):
+    with pytest.raises(LedgerError, match="knows these data as the dataset 'a'"):
         release(apart(tmp_path, "b", **changed(tmp_path, "a column more")))
 
 
@@ -413,7 +413,7 @@ def test_owners_by_two_columns_are_never_added(tmp_path: Path) -> None:
     with Ledger(values["ledger"]) as ledger:
         ledger.open_dataset("notes", cap=Budget(9, "1e-5"), unit=Unit("owner", 5, "clinician"))
     made = release(values, owner="clinician")
-    with pytest.raises(LedgerError, match=r"\(column 'clinician'\), this run one owner \(column 'patient'\)"):
+    with pytest.raises(LedgerError, match=r"\(column 'clinician'\), but this run one owner \(column 'patient'\)"):
         release(values, owner="patient", output=str(tmp_path / "second"))
     release(values, owner="clinician", max_records_per_owner=2, output=str(tmp_path / "third"))
     assert runs_charged(values["ledger"]) == 2
@@ -437,7 +437,7 @@ def test_no_cap_is_announced_for_content_that_another_dataset_has(
 ) -> None:
     finished(tmp_path, sixty, dataset="a")
     said = understudy("run", *flags(apart(tmp_path, "b")), code=5)
-    assert "known as" in said.err
+    assert "knows these data as" in said.err
     assert "sets the cap" not in said.err
 
 

@@ -127,7 +127,7 @@ def test_a_run_goes_on_with_the_embedder_that_it_began_with(
         with pytest.raises(KeyboardInterrupt):
             run(values)
     use_embedder(monkeypatch, Other())
-    with pytest.raises(ResumeError, match="The embedder is not the one that this run began with"):
+    with pytest.raises(ResumeError, match="The embedder changed since this run began"):
         run(values)
     use_embedder(monkeypatch, WordEmbedder())
     assert run(values).records

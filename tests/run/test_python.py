@@ -118,7 +118,7 @@ def test_owners_are_protected_as_a_whole(tmp_path: Path, method: us.DPKPS, ledge
         "each owner (column 'clinician') as a whole: all records together, of which at most 2 are used"
         in result.statement.to_markdown()
     )
-    with pytest.raises(us.UnderstudyError, match=r"protects one owner \(column 'clinician'\), this run one record"):
+    with pytest.raises(us.UnderstudyError, match=r"protects one owner \(column 'clinician'\), but this run one record"):
         us.run(in_memory(), method, BUDGET, **options)
     with pytest.raises(us.UnderstudyError, match="The corpus has no owner column"):
         us.run(in_memory(), method, BUDGET, **{**options, "dataset": "w"}, owner="clinician")

@@ -196,7 +196,7 @@ def test_characters_are_the_words_of_scripts_without_blanks() -> None:
 
 
 def test_an_unknown_detector_is_named() -> None:
-    with pytest.raises(ConfigError, match="no detector 'names'"):
+    with pytest.raises(ConfigError, match="no detector called 'names'"):
         measure(detectors=("names",))
 
 

@@ -141,7 +141,7 @@ def test_answers_that_are_noise_are_called_so(config: Callable[..., RunConfig]) 
         ({"candidates": 1000}, "1000 candidates are asked for, but the model has only 259 tokens"),
         ({"candidate_filter": "none", "queries": 100_000}, "do not fit into a Release"),
         ({"prefixes": "prefixes.txt"}, "must not be made from private data"),
-        ({"prefixes": "prefixes.txt", "prefixes_are_public": True}, "are empty"),
+        ({"prefixes": "prefixes.txt", "prefixes_are_public": True}, "is empty"),
         ({"prefixes": "long.txt", "prefixes_are_public": True}, "as long as a whole text"),
         ({"prefixes": "missing.txt", "prefixes_are_public": True}, "cannot be read"),
     ],
