@@ -91,7 +91,7 @@ def test_a_required_column_has_no_cell_for_missing_values(column: Column) -> Non
     generator = np.random.default_rng(0)
     assert None not in [column.sample(cell, generator) for cell in range(column.size)]
     assert "no cell may be empty" in column.form
-    with pytest.raises(ConfigError, match="has no (value )?'missing'"):
+    with pytest.raises(ConfigError, match=r"has no (value )?'missing'"):
         column.asked("missing")
     first = column.title(0).partition(" to ")[0]
     assert column.asked(first).weights.shape == (column.size,)
