@@ -191,7 +191,7 @@ def _verdict(made: Release, records: Sequence[SyntheticRecord], reading: Reading
 
 
 _LONG = 30  # seconds that are worth a message
-_OTHER = 1.3  # factor between two estimates that is worth one
+_OTHER = 1.6  # factor between two estimates that is worth one
 
 
 @dataclass
@@ -284,7 +284,7 @@ def prepare_writing(session: Session, method: Method, texts: Texts, named: Chat,
         )
     form = _form(texts, method, named)
     prompts = Prompts(texts.parameters, texts.template, texts.form)
-    duration = Duration(listener.say, texts.parameters.samples or 1)
+    duration = Duration(listener.say, texts.parameters.answers(trained=named.trained))
     chat = load_chat(named, listener, duration.paced) if named.asks and named.llm != "none" else None
     if chat is not None:
         if preset_of(named.llm) is not None and not session.begun:

@@ -21,7 +21,7 @@ from understudy.models.collect import collect
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 from understudy.text.gate import ENGLISH, OPEN, Earlier, Fault, Gate, Reading
 from understudy.text.prompts.template import DEFAULT_TEMPERATURE, PromptTemplate, WritingParameters, load_template
-from understudy.text.prompts.writer import ANSWERS, PHRASE_WORTH, TEMPERATURE, Brief, choices
+from understudy.text.prompts.writer import PHRASE_WORTH, TEMPERATURE, Brief, choices
 from understudy.text.vocabulary.words import kept_phrases, missing_phrases, split_words
 
 Value = str | int | float | bool | datetime.date | datetime.datetime | None
@@ -100,7 +100,7 @@ class Writer:
     @property
     def calls_per_seed(self) -> int:
         """Return the language model calls for one seed, without repairs."""
-        return 0 if self.chat is None else self.parameters.samples or (ANSWERS if self.trained else 1)
+        return 0 if self.chat is None else self.parameters.answers(trained=self.trained)
 
     def write(self, seeds: Sequence[Seed]) -> Iterator[SyntheticRecord]:
         """Yield one record per seed, in order; without a text if the model gave none. Raises NoText if the model wrote

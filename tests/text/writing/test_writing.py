@@ -243,6 +243,7 @@ def test_the_built_in_writer_is_asked_for_the_rarest_phrases_and_pairs_of_them()
     write(chat := FakeChat(), [seed], more={"trained": True}, samples=4, llm_temperature=0.9)
     assert [each.phrases for each in chat.asked] == [whole, *pairs, whole]
     assert chat.asked[0].temperature == 0.9
+    assert [WritingParameters(samples=each).answers(trained=True) for each in (None, 4)] == [ANSWERS, 4]
 
 
 def test_of_answers_that_keep_their_phrases_the_likeliest_is_kept() -> None:

@@ -29,6 +29,7 @@ from understudy.text.prompts.predicting import (
     Shape,
     shown_examples,
 )
+from understudy.text.prompts.writer import ANSWERS
 from understudy.text.vocabulary.words import kept_phrases
 
 ALL, CATEGORIES = "all", "categories"
@@ -69,6 +70,10 @@ class WritingParameters(Parameters):
     """Longest answer in tokens."""
     json_schema: Free[str | None] = public_file(None)
     """A JSON schema file: every text is a JSON object that fits it (methods that prompt with phrases)."""
+
+    def answers(self, *, trained: bool) -> int:
+        """Return the number of answers for each text, by default that of the built-in writer if ``trained``."""
+        return self.samples or (ANSWERS if trained else 1)
 
     @property
     def asks_itself(self) -> bool:
