@@ -79,6 +79,18 @@ _USELESS = 0.85  # if this share of the first answers fail, no others are asked 
 
 
 @dataclass(frozen=True)
+class _Texts:
+    """The texts of some seeds while they are written: for each its row, the number of answers that were requested, the
+    best answer so far, and the request for it with its phrases."""
+
+    rows: Sequence[Row | None]
+    tries: list[int]
+    best: list[Completion] = field(default_factory=list)
+    requests: list[ChatRequest] = field(default_factory=list)
+    asked: list[Sequence[str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Writer:
     """Writes texts with a chat model. Without one, a text is the phrases of its seed joined by ", "."""
 
@@ -147,8 +159,8 @@ class Writer:
         tried = [
             self._requests(seed, first + place, row) for place, (seed, row) in enumerate(zip(seeds, rows, strict=True))
         ]
-        tries = [samples] * len(seeds)
-        asked, requests, best = list[Sequence[str]](), list[ChatRequest](), list[Completion]()
+        texts = _Texts(rows, [samples] * len(seeds))
+        asked, requests, best, tries = texts.asked, texts.requests, texts.best, texts.tries
         trial = (not first and self.seeds_trial) or len(seeds)
         for end in sorted({min(trial, len(seeds)), len(seeds)}):
             some = range(len(best), end)
@@ -162,13 +174,10 @@ class Writer:
                 best.append(answer)
             if end < len(seeds):
                 if self.form is not None and all(answer.blank for answer in best):
-                    self._fill(asker, best, asked, rows, requests, tries)
+                    self._fill(asker, texts)
                 self.end_if_useless(asker, best, asked, requests)
-        self._fill(asker, best, asked, rows, requests, tries)
-        unlikely = _unlikely(best)
-        for index in unlikely:
-            tries[index] += 1
-        self._replace(asker, best, asked, rows, {index: requests[index] for index in unlikely})
+        self._fill(asker, texts)
+        self._repeat(asker, texts, _unlikely(best))
         for _ in range(self.template.settings.repair):
             missing = {index: missing_phrases(best[index].text, asked[index]) for index in range(len(seeds))}
             repairs = {
@@ -176,8 +185,8 @@ class Writer:
                 for index, lacking in missing.items()
                 if lacking and not best[index].blank
             }
-            self._replace(asker, best, asked, rows, repairs)
-        faults = self._ask_again(asker, best, asked, rows, requests, tries, earlier)
+            self._replace(asker, texts, repairs)
+        faults = self._ask_again(asker, texts, earlier)
         records = []
         for index, (seed, phrases, answer, row) in enumerate(zip(seeds, asked, best, rows, strict=True)):
             provenance = {
@@ -202,21 +211,17 @@ class Writer:
             asked = [seed.phrases[: self.template.settings.prompt_terms]] * self.calls_per_seed
         return [(phrases, self._request(self._messages(phrases, seed, number, row), phrases)) for phrases in asked]
 
-    def _fill(
-        self,
-        asker: Asker,
-        best: list[Completion],
-        asked: Sequence[Sequence[str]],
-        rows: Sequence[Row | None],
-        requests: Sequence[ChatRequest],
-        tries: list[int],
-    ) -> None:
+    def _fill(self, asker: Asker, texts: _Texts) -> None:
         """Ask again for blank answers."""
         for _ in range(1 if self.form is None else self.form.tries):
-            blank = [index for index, answer in enumerate(best) if answer.blank and answer.finish_reason != "failed"]
-            for index in blank:
-                tries[index] += 1
-            self._replace(asker, best, asked, rows, {index: requests[index] for index in blank})
+            blank = [place for place, each in enumerate(texts.best) if each.blank and each.finish_reason != "failed"]
+            self._repeat(asker, texts, blank)
+
+    def _repeat(self, asker: Asker, texts: _Texts, places: Sequence[int]) -> None:
+        """Ask for some texts once more, and keep whichever answer is better."""
+        for index in places:
+            texts.tries[index] += 1
+        self._replace(asker, texts, {index: texts.requests[index] for index in places})
 
     def end_if_useless(
         self,
@@ -238,18 +243,10 @@ class Writer:
         if sum(map(bool, found)) > _USELESS * len(best):
             self.gate.require(Reading.of(found))
 
-    def _ask_again(
-        self,
-        asker: Asker,
-        best: list[Completion],
-        asked: Sequence[Sequence[str]],
-        rows: Sequence[Row | None],
-        requests: Sequence[ChatRequest],
-        tries: list[int],
-        earlier: Earlier,
-    ) -> Mapping[int, Fault]:
+    def _ask_again(self, asker: Asker, texts: _Texts, earlier: Earlier) -> Mapping[int, Fault]:
         """Ask again for texts that fail; return the faults of those that fail each time. If most fail, the model is to
         blame, and is not asked again."""
+        best, asked, requests = texts.best, texts.asked, texts.requests
         pending: Sequence[int] = [index for index, answer in enumerate(best) if not answer.blank]
         for left in range(self.tries, -1, -1):
             found = {index: self._fault(best[index], asked[index], requests[index].messages) for index in pending}
@@ -262,8 +259,8 @@ class Writer:
             if not faults or not left or len(faults) > _HOPELESS * max(len(best), _FEW):
                 break
             for index, answer in zip(faults, asker.ask([requests[each] for each in faults], again=True), strict=True):
-                tries[index] += 1
-                answer = self._in_form(answer, rows[index])
+                texts.tries[index] += 1
+                answer = self._in_form(answer, texts.rows[index])
                 if not answer.blank and self._fault(answer, asked[index], requests[index].messages) is None:
                     best[index] = answer
             pending = list(faults)
@@ -324,19 +321,13 @@ class Writer:
             return self.request(messages, self.template.stop, phrases=asked)
         return self.request(messages, (), phrases=asked, schema=self.form.schema)
 
-    def _replace(
-        self,
-        asker: Asker,
-        best: list[Completion],
-        asked: Sequence[Sequence[str]],
-        rows: Sequence[Row | None],
-        requests: Mapping[int, ChatRequest],
-    ) -> None:
+    def _replace(self, asker: Asker, texts: _Texts, requests: Mapping[int, ChatRequest]) -> None:
         """Ask again for some texts; keep whichever answer is better."""
         answers = asker.ask(list(requests.values()), again=True)
         for index, answer in zip(requests, answers, strict=True):
-            worth = partial(self._rank, asked[index], requests[index].messages, rows[index])
-            best[index] = max(best[index], self._in_form(answer, rows[index]), key=worth)
+            row = texts.rows[index]
+            worth = partial(self._rank, texts.asked[index], requests[index].messages, row)
+            texts.best[index] = max(texts.best[index], self._in_form(answer, row), key=worth)
 
     def _in_form(self, answer: Completion, row: Row | None) -> Completion:
         """Return the answer in its form, cut to fit its row; blank if it lacks the form."""
@@ -348,7 +339,7 @@ class Writer:
     def _rank(
         self, phrases: Sequence[str], prompt: Sequence[Message], row: Row | None, answer: Completion
     ) -> tuple[bool, bool, bool, float, bool]:
-        """Do as :func:`rank`, with answers that pass the gate before others, and then those that match their row."""
+        """Return the key of :func:`rank`, with answers that pass the gate first, then those that match their row."""
         there, score, whole = rank(answer, phrases, prompt)
         fits = row is None or self.form is None or self.form.fits(answer.text, row.told)
         return there, there and self._fault(answer, phrases, prompt) is None, there and fits, score, whole
