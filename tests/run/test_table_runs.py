@@ -200,8 +200,10 @@ def test_prompts_show_the_row_that_the_text_gets_or_the_columns_of_it_that_are_n
 def test_the_writer_is_shown_no_numbers_and_dates_which_it_would_copy(
     made: Release, use_chat: Callable[[FakeChat], FakeChat]
 ) -> None:
-    chat = use_chat(FakeChat())
-    result = us.generate(made, llm="builtin", records=8, where="ward=A|B", accept_all=True)
+    chat, said = use_chat(FakeChat()), list[str]()
+    listener = us.Listener(said.append)
+    result = us.generate(made, llm="builtin", records=8, where="ward=A|B", accept_all=True, listener=listener)
+    assert any("around at most four phrases of its seed" in line for line in said)
     shown = [request.messages[-1].content.split("\n")[1] for request in chat.asked]
     rows = [f"ward: {row.columns[0]}; night: {str(row.columns[3]).lower()}" for row in result.records]  # type: ignore[index]
     assert shown == [row for row in rows for _ in range(ANSWERS)]

@@ -462,7 +462,8 @@ def _tell_asked(method: Method, writing: Writing, total: int, made: Release, lis
     """Report which language model is asked for how many texts."""
     chat, needed = writing.chat, method.needs.generation_llm
     if chat is not None:
-        listener.say(f"Writing {plural(total, 'text')} with {chat.model_id}, which sees only released values.")
+        few = " Each text is written around at most four phrases of its seed." if writing.named.trained else ""
+        listener.say(f"Writing {plural(total, 'text')} with {chat.model_id}, which sees only released values.{few}")
     if needed == "never" and writing.named.llm != ModelParameters().llm:
         listener.say(f"The language model {writing.named.llm} is not used: a Release of {made.method} needs none.")
 
