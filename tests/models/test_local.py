@@ -83,6 +83,18 @@ def test_a_prefix_that_all_prompts_share_is_computed_once_and_changes_nothing(
     assert shapes[0][1] > len(SYSTEM)
 
 
+def test_several_answers_to_one_prompt_share_its_states_and_differ(
+    chat: LocalChat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("understudy.models.local.worker_count", lambda device: 1)
+    requests = [ask(prompt, temperature=1.0, sample=sample) for sample in range(3) for prompt in ("hi", "what now?")]
+    alone = [answers(chat, [request])[0] for request in requests]
+    shapes = _record_shapes(chat, monkeypatch)
+    assert answers(chat, requests) == alone
+    assert len({each.text for each in alone}) == 6
+    assert [rows for rows, _ in shapes[:2]] == [2, 6]
+
+
 def test_draws_belong_to_the_request_whatever_the_batch(chat: LocalChat) -> None:
     requests = [ask(prompt, temperature=0.9, top_p=0.95) for prompt in PROMPTS]
     together = answers(chat, requests)

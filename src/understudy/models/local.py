@@ -15,7 +15,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -33,27 +33,24 @@ from understudy.models.types import ChatRequest, Completion, FinishReason, Messa
 from understudy.models.weights import end_tokens, load_weights, model_window, render
 from understudy.models.writer import fingerprint, merge
 
-BEGIN, GROWS, CONTINUE = 1.0, 0.25, 6.0  # added to logits: for a first token, each token later, for a next token
-PATIENCE = 5  # tokens for each phrase, after which first tokens gain
+BEGIN, GROWS, MOST, CONTINUE = 1.0, 0.25, 3.0, 6.0
+"""Added to the logits of a phrase's first token, for each token that it is late, at most; and of its next tokens."""
+PATIENCE = 5  # tokens for each phrase, after which it is late
 _REPEAT = 4
 _MARKS = (".", "!", "?", ":")
 
 
 class Steering:
-    """Steers the sampling of one answer, so that it contains the phrases and has the right length.
+    """Steers the sampling of one answer towards its phrases; it may end without one, where a forced one fits nowhere.
 
     Args:
-        ends: the tokens that end an answer.
-        most: its longest length in tokens; in the last sixth the text may end as it is.
+        most: its longest length in tokens; the last sixth is not steered.
         longer: the tokens that lengthen a word, from :func:`lengthening`; None if unknown.
     """
 
-    def __init__(
-        self, phrases: Sequence[str], tokenizer: Any, ends: Iterable[int], *, most: int, longer: Any = None
-    ) -> None:
+    def __init__(self, phrases: Sequence[str], tokenizer: Any, *, most: int, longer: Any = None) -> None:
         self._tokenizer = tokenizer
         self._longer = longer
-        self._ends = sorted(ends)
         self._forms = {_there(phrase): _forms(tokenizer, phrase) for phrase in phrases}
         self._most = most * 5 // 6
 
@@ -72,19 +69,13 @@ class Steering:
             logits[going_on] = kept
         if not missing or not answer or len(answer) >= self._most:
             return
-        end, best = float(logits[self._ends].max()), float(logits.max())
-        logits[self._ends] = float("-inf")
-        done = len(self._forms) - len(missing)
-        gain = BEGIN + GROWS * max(0, len(answer) - PATIENCE * (done + 1))
+        late = max(0, len(answer) - PATIENCE * (len(self._forms) - len(missing) + 1))
+        gain = min(BEGIN + GROWS * late, MOST)
         capital = text.rstrip().endswith(_MARKS)
         for forms in missing:
             for form in forms[:1] if capital else forms:
                 begun = _begun(form, answer)
-                if begun:
-                    logits[form[begun]] += CONTINUE
-                else:
-                    first = float(logits[form[0]]) + gain
-                    logits[form[0]] = max(first, end) if end >= best else first
+                logits[form[begun]] += CONTINUE if begun else gain
 
 
 def lengthening(tokenizer: Any) -> Any:
@@ -370,7 +361,7 @@ class Decoder:
         if not prompt.phrases:
             return None
         most = len(prompt.uniforms)
-        return Steering(prompt.phrases, self._tokenizer, self._ends, most=most, longer=self._longer)
+        return Steering(prompt.phrases, self._tokenizer, most=most, longer=self._longer)
 
     @cached_property
     def _longer(self) -> Any:
@@ -379,14 +370,21 @@ class Decoder:
     def _decode(self, rows: list[_Row], cancelled: threading.Event, stepped: Callable[[int], None]) -> None:
         """Run the model until every row has ended."""
         longest = max(len(row.prompt.uniforms) for row in rows)
-        block = self._prefill([row.prompt.tokens for row in rows], room=longest)
+        asked = [tuple(row.prompt.tokens) for row in rows]
+        distinct = list(dict.fromkeys(asked))  # several answers to one prompt share its states
+        block = self._prefill(distinct, room=longest)
         device = block.last.device
         temperature = torch.tensor([row.prompt.temperature for row in rows], device=device)
         top_p = torch.tensor([row.prompt.top_p for row in rows], device=device)
         padded = [np.pad(row.prompt.uniforms, (0, longest - len(row.prompt.uniforms))) for row in rows]
         uniforms = torch.tensor(np.array(padded, dtype=np.float32), device=device)
         for step in range(longest):
-            logits = plain = self._model(**block.inputs(), logits_to_keep=1).logits[:, -1]
+            plain = self._model(**block.inputs(), logits_to_keep=1).logits[:, -1]
+            if step == 0 and len(distinct) < len(rows):
+                own = torch.tensor([distinct.index(prompt) for prompt in asked], device=device)
+                block.select(own)
+                plain = plain[own]
+            logits = plain
             steered = any(row.steering is not None for row in rows)
             if steered:
                 near = logits.to("cpu", copy=True)  # one copy: steering looks at single numbers
@@ -410,7 +408,7 @@ class Decoder:
                 tokens, temperature, top_p, uniforms = tokens[kept], temperature[kept], top_p[kept], uniforms[kept]
             block.append(tokens[:, None])
 
-    def _prefill(self, prompts: list[list[int]], *, room: int) -> Block:
+    def _prefill(self, prompts: Sequence[Sequence[int]], *, room: int) -> Block:
         """Prefill the prompts, their common beginning once, with ``room`` for later tokens."""
         shared, longest = _shared_prefix(prompts), max(map(len, prompts))
         cache = prefilled(self._model, prompts[0][:shared])
@@ -421,7 +419,7 @@ class Decoder:
         return Block(rows, cache=cache, device=self._model.device, **sizes)
 
 
-def _shared_prefix(prompts: list[list[int]]) -> int:
+def _shared_prefix(prompts: Sequence[Sequence[int]]) -> int:
     """Return how many first tokens all prompts share, leaving at least one to each; 0 if sharing saves nothing."""
     if len(prompts) == 1:
         return 0

@@ -222,7 +222,7 @@ def test_an_answer_that_was_cut_ends_with_its_last_whole_sentence(text: str, lef
 def test_the_built_in_writer_is_asked_in_two_lines_and_steered_to_the_phrases() -> None:
     chat = FakeChat()
     records = write(chat, more={"labels": ["skin", "heart"], "trained": True})
-    first, _, _, second, _, _ = chat.asked
+    first, second = chat.asked[0], chat.asked[ANSWERS]
     assert [message.content for message in first.messages] == ["document about skin\nWords: fever, rash"]
     assert (first.phrases, second.phrases) == (("fever", "rash"), ("chest pain", "stent"))
     assert (first.temperature, len(chat.asked)) == (TEMPERATURE, ANSWERS * len(SEEDS))
@@ -237,11 +237,10 @@ def test_the_built_in_writer_is_asked_in_two_lines_and_steered_to_the_phrases() 
 def test_the_built_in_writer_is_asked_for_the_rarest_phrases_and_pairs_of_them() -> None:
     seed = Seed(("when", "mastercard", "get", "pin", "accepted"), 0)
     write(chat := FakeChat(), [seed], more={"trained": True})
-    whole, *pairs = [each.phrases for each in chat.asked]
-    assert whole == ("mastercard", "get", "pin", "accepted")
-    assert pairs == [("mastercard", "pin"), ("pin", "accepted")]
-    write(chat := FakeChat(), [seed], more={"trained": True}, samples=4, llm_temperature=0.9)
-    assert [each.phrases for each in chat.asked] == [whole, *pairs, whole]
+    around = [("mastercard", "get", "pin", "accepted"), ("mastercard", "pin"), ("pin", "accepted")]
+    assert [each.phrases for each in chat.asked] == [*around, *around[:2]]
+    write(chat := FakeChat(), [seed], more={"trained": True}, samples=2, llm_temperature=0.9)
+    assert [each.phrases for each in chat.asked] == around[:2]
     assert chat.asked[0].temperature == 0.9
     assert [WritingParameters(samples=each).answers(trained=True) for each in (None, 4)] == [ANSWERS, 4]
 
@@ -250,7 +249,7 @@ def test_of_answers_that_keep_their_phrases_the_likeliest_is_kept() -> None:
     odd = Completion("My rash. Times are fever bad.", "stop", likelihood=-1.9)
     plain = Completion("The rash came with a fever.", "stop", likelihood=-0.8)
     likely = Completion("The doctor will see you now.", "stop", likelihood=-0.3)  # without its phrases
-    answers = [odd, plain, likely]
+    answers = [odd, plain, likely, odd, odd]
     (record,) = write(FakeChat(lambda _request: answers.pop(0)), SEEDS[:1], more={"trained": True})
     assert (record.text, record.provenance["likelihood"]) == (plain.text, -0.8)
 

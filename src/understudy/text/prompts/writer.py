@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -10,8 +11,8 @@ from itertools import cycle, islice, pairwise
 from understudy.models.types import Message
 from understudy.text.vocabulary.terms import load_vocabulary
 
-ANSWERS = 3
-"""Answers to each seed by default, the best of which is kept: around its four rarest phrases, and around two pairs.
+ANSWERS = 5
+"""Answers to each seed by default, the best of which is kept: two around its four rarest phrases, three around pairs.
 
 More phrases in one short text, and frequent words ("when", "get"), made texts of so small a model senseless."""
 TEMPERATURE = 0.5
@@ -19,6 +20,7 @@ TEMPERATURE = 0.5
 PHRASE_WORTH = 0.15
 """What each further phrase in an answer is worth, in mean log-probability."""
 
+_ANSWER_TO = re.compile(r"(answer|reply|response) to (?:an? |the )?(.+) question", re.IGNORECASE)
 _ANSWERS = frozenset({"true", "false", "yes", "no", "none", "other"})
 
 
@@ -67,10 +69,13 @@ class Brief:
 
         >>> Brief("news item", label="motor_sport", words=20, phrases=("cup", "final")).prompt
         'news item about motor sport, 20 words\\nWords: cup, final'
+        >>> Brief("answer to a medical question").prompt
+        'medical answer'
         """
         about = f" about {subject}" if (subject := _subject(self.label)) else ""
         length = f", {self.words} words" if self.words else ""
-        lines = [f"{self.kind}{about}{length}", self.details]
+        kind = _ANSWER_TO.sub(r"\2 \1", self.kind)  # as in training; "question" would make it ask one
+        lines = [f"{kind}{about}{length}", self.details]
         lines += [f"Words: {', '.join(self.phrases)}"] if self.phrases else []
         lines += [f"Blanks: {self.blanks}"] if self.blanks else []
         return "\n".join(line for line in lines if line)
