@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError, LedgerError, ResumeError
 from understudy.corpus import Corpus
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
+from understudy.corpus.schema import Schema
 from understudy.evaluate.metrics.fidelity.texts import LABEL_SHARE
 from understudy.evaluate.metrics.intervals import quantile_ends
 from understudy.evaluate.metrics.results import ReleasedMetrics
@@ -236,8 +237,8 @@ class ChargedMetrics:
     ledger: str | None = None
 
     @classmethod
-    def of(cls, job: Comparison, real: Corpus) -> ChargedMetrics:
-        """Return what to release, and its conditions; ConfigError if it is not allowed, before a text is read."""
+    def of(cls, job: Comparison) -> ChargedMetrics:
+        """Return what to release, and its conditions; ConfigError if the synthetic texts do not allow it."""
         config, made = job.config, job.made
         if made.folder is None or made.statement is None or made.file is None:
             raise ConfigError(
@@ -277,10 +278,10 @@ class ChargedMetrics:
         unit = made.statement.unit  # by default, that of the synthetic table's promise
         if config.owner:
             unit = Unit("owner", config.max_records_per_owner, config.owner)
-        if unit.kind != "secret" and real.schema.owner != unit.column:
+        if unit.kind == "secret":
             raise ConfigError(
-                f"The real table has the owner column {real.schema.owner!r}, but the dataset protects one {unit.name}.",
-                "Name the owner column that identifies the protected units, the same for the table and for --owner.",
+                "Metrics are charged by epsilon, and this dataset's budget protects secrets.",
+                "Leave --charge-metrics out: the metrics in private/ are for the data holder.",
             )
         dataset = config.dataset or made.statement.dataset
         return cls(
@@ -292,6 +293,19 @@ class ChargedMetrics:
             named=config.dataset is not None,
             ledger=_ledger_of_run(made.folder) if dataset == made.statement.dataset else None,
         )
+
+    def require(self, schema: Schema) -> None:
+        """Raise ConfigError if the real table cannot be measured under these conditions, before a text is read."""
+        if schema.owner != self.unit.column:
+            raise ConfigError(
+                f"The real table has the owner column {schema.owner!r}, but the dataset protects one {self.unit.name}.",
+                "Name the owner column that identifies the protected units, the same for the table and for --owner.",
+            )
+        if not schema.labels_declared:
+            raise ConfigError(
+                "Labels that are read from the real table are not protected, and would be released by name.",
+                "Declare the label set with --labels, or leave --charge-metrics out.",
+            )
 
     @property
     def budget(self) -> Budget:
@@ -336,20 +350,10 @@ def release_metrics(
         synthetic: released texts, on which the classifiers are trained.
 
     Raises:
-        ConfigError: if secrets are protected, labels are not declared, or a classifier cannot be trained.
+        ConfigError: if a classifier cannot be trained.
         LedgerError: if the ledger does not have the dataset, or the run was charged in another ledger.
         BudgetExceeded: if less than epsilon is left of the dataset's cap.
     """
-    if wanted.unit.kind == "secret":
-        raise ConfigError(
-            "Metrics are charged by epsilon, and this dataset's budget protects secrets.",
-            "Leave --charge-metrics out: the metrics in private/ are for the data holder.",
-        )
-    if not corpus.schema.labels_declared:
-        raise ConfigError(
-            "Labels that are read from the real table are not protected, and would be released by name.",
-            "Declare the label set with --labels, or leave --charge-metrics out.",
-        )
     labels = [canonical(label) for label in corpus.labels]
     if embedder is not None:
         require_embeds_all(embedder)  # whether or not a classifier reads vectors: after the charge, other metrics do

@@ -44,7 +44,6 @@ from understudy.release.statement import Statement
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import SILENT, Listener
 from understudy.run.working import embedder_of_workers, embedding_on, open_engine, require_same_vectors
-from understudy.text.vocabulary.words import split_words
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def embedded(sample: Sample, embedder: Embedder | None, listener: Listener, name
     if embedder is None:
         return sample
     listener.say(f"Embedding {name} texts with {embedder.model_id}.")
-    return sample.with_embeddings(embedder.embed(list(sample.texts)))
+    return replace(sample, embeddings=embedder.embed(list(sample.texts)))
 
 
 def measure(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Evaluation:
@@ -166,7 +165,9 @@ def evaluate(real: Corpus, job: Comparison, *, listener: Listener = SILENT) -> E
     config, made = job.config, job.made
     with _open_engine(config, job.folder) as engine:
         # 1. Read the other tables and load the models: everything that could fail, before anything is charged.
-        wanted = None if config.charge_metrics is None else ChargedMetrics.of(job, real)
+        wanted = None if config.charge_metrics is None else ChargedMetrics.of(job)
+        if wanted is not None:
+            wanted.require(real.schema)
         tables = _read(job, real)
         embedder = _load_embedder(config, job.folder, engine)
         embedding = embedding_on(engine, embedder)
@@ -213,7 +214,7 @@ _FOREIGN = (
 
 def _is_foreign(sample: Sample) -> bool:
     """Return whether a sample is hardly in English: few of its words are among the most common English ones."""
-    words = [word for text in sample.texts[:_LOOKED_AT] for word in split_words(text)]
+    words = [word for text in sample.words[:_LOOKED_AT] for word in text]
     return len(words) >= _FEWEST_WORDS and sum(word in _FUNCTION_WORDS for word in words) < _LEAST_SHARE * len(words)
 
 

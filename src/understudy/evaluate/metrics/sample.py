@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.schema.columns import Column
 from understudy.schema.transcript import PLAIN, Part, TextForm
+from understudy.text.vocabulary.words import split_words
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,8 +84,10 @@ class Sample:
         middle = len(self) // 2
         return self.take(np.sort(order[:middle])), self.take(np.sort(order[middle:]))
 
-    def with_embeddings(self, embeddings: NDArray[np.float32]) -> Sample:
-        return replace(self, embeddings=embeddings)
+    @cached_property
+    def words(self) -> list[list[str]]:
+        """Return the words of each text, as metrics and charts count them."""
+        return words_of(self.texts, split_words)
 
 
 def words_of(texts: Sequence[str], split: Callable[[str], list[str]]) -> list[list[str]]:

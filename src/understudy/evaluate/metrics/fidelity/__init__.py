@@ -20,7 +20,7 @@ from understudy.evaluate.metrics.intervals import (
     value_of_subsamples,
     whole_and_subsamples,
 )
-from understudy.evaluate.metrics.sample import Sample, words_of
+from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import (
     HOLDOUT,
     OTHER_HALF,
@@ -70,8 +70,7 @@ def measure_fidelity(
     uneven = any(len(table) > fewest for table in tables.values())
     sampling = {"seed": seed, "resamples": resamples}
     placed, placed_cut = ({of: t for of, t in each.items() if t.embeddings is not None} for each in (tables, cut))
-    words = {of: words_of(table.texts, split_words) for of, table in tables.items()}
-    words_cut = {of: words[of] if t is tables[of] else words_of(t.texts, split_words) for of, t in cut.items()}
+    words, words_cut = ({of: table.words for of, table in each.items()} for each in (tables, cut))
     lengths = {of: np.asarray([len(text) for text in each], np.int64) for of, each in words_cut.items()}
     labels = {of: table.labels for of, table in tables.items() if table.labels}
     labels_cut = {of: table.labels for of, table in cut.items() if table.labels is not None}
