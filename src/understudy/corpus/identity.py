@@ -74,16 +74,19 @@ class TextsHash:
 
     def add(self, texts: Iterable[str]) -> None:
         for text in texts:
-            self.add_total(keyed_number(self._spell(text).encode("utf-8"), self._key))
+            self.total = (self.total or 0) + keyed_number(self._spell(text).encode("utf-8"), self._key)
             for cell in self._cells_of(text):
                 letters = tidy(visible(cell)).casefold().translate(_ASCII_SIGNS)
                 letters = letters if letters.isascii() else _SIGNS.sub("", letters)
                 if letters and not letters.isdigit():
                     self.cells.add(keyed_number(letters.encode("utf-8", "surrogatepass"), self._key, b"cell") >> 192)
 
-    def add_total(self, total: int | None) -> None:
-        if total is not None:
-            self.total = (self.total or 0) + total
+    def merge(self, other: TextsHash) -> None:
+        """Add the texts of another part of the table."""
+        if other.total is not None:
+            self.total = (self.total or 0) + other.total
+        for number in other.cells.hashes:
+            self.cells.add(number)
 
     @property
     def digests(self) -> tuple[str, ...]:
