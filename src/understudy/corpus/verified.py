@@ -88,7 +88,7 @@ def contents(corpus: Corpus, key: bytes, engine: Engine | None = None) -> Conten
     skipped = sum(each.skipped for each in found)
     share = skipped / max(1, skipped + sum(each.rows for each in found))
     parts = tuple(zip(pieces, (each.in_order for each in found), strict=True))
-    return Contents(digest, texts.digests, parts, share, texts.cells.hashes, clamped)
+    return Contents(digest, texts.digests, parts, share, texts.cells, clamped)
 
 
 def _contents_of(corpus: Corpus, key: bytes) -> _Found:
