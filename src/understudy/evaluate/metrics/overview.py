@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from understudy.evaluate.metrics import require_evaluate
-from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.sample import Sample, shapes
 from understudy.evaluate.metrics.value import Count, Number
-from understudy.schema.transcript import BEGINS, CALLS, TURNS, turns_of
+from understudy.schema.transcript import TURNS
 from understudy.text.vocabulary.terms import load_stop_words
-from understudy.text.vocabulary.words import split_words
 
 _BINS = 24
 _TERMS = 8
@@ -131,34 +130,23 @@ def profiles(tables: Mapping[str, Sample]) -> dict[str, Profile]:
     }
 
 
-_EDGES = {"turns": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), "words": (0, 1, 5, 10, 20, 40, 80, 160, 320)}
+_TURNS, _WORDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (0, 1, 5, 10, 20, 40, 80, 160, 320)  # first values of bins
 
 
 def _shape_counts(table: Sample) -> dict[str, dict[str, int]]:
-    """Count, for texts with parts, their turns, who begins, and the lengths of parts, in public bins."""
+    """Count, for texts with parts, their turns, who begins, acts, calls, and the lengths of parts, in public bins."""
     if table.parts is None:
         return {}
-    found: dict[str, dict[str, int]] = {}
-    if table.form.roles:
-        found[TURNS] = _binned([len(turns_of(parts)) for parts in table.parts], _EDGES["turns"])
-        began = Counter(parts[0].name for parts in table.parts if parts)
-        found[BEGINS] = {role: began[role] for role in table.form.roles}
-    parts = [part for parts in table.parts for part in parts]
-    if table.form.acts:
-        acts = Counter(part.act for part in parts if not part.tool)
-        found["acts"] = {act or "none": acts[act] for act in ("", *table.form.acts)}
-    if table.form.tools:
-        calls = Counter(part.tool for part in parts if part.calls)
-        found[CALLS] = {tool: calls[tool] for tool in table.form.tools}
-    for name in table.form.names:
-        words = [len(split_words(part.content)) for part in parts if part.name == name and not part.tool]
-        found[f"words of {name}"] = _binned(words, _EDGES["words"])
-    return found
+    return {
+        title: dict(zip(names, np.bincount(values, minlength=len(names)).tolist(), strict=True))
+        if names
+        else _binned(values, _TURNS if title == TURNS else _WORDS)
+        for title, names, values in shapes(table)
+    }
 
 
-def _binned(values: Sequence[int], edges: Sequence[int]) -> dict[str, int]:
-    places = np.searchsorted(np.array(edges), np.array(values, dtype=np.int64), side="right") - 1
-    counts = np.bincount(places, minlength=len(edges)).tolist()
+def _binned(values: NDArray[np.int64], edges: Sequence[int]) -> dict[str, int]:
+    counts = np.bincount(np.searchsorted(np.array(edges), values, side="right") - 1, minlength=len(edges)).tolist()
     ends = [edge - 1 for edge in edges[1:]]
     titles = [f"{low}" if low == high else f"{low} to {high}" for low, high in zip(edges, ends, strict=False)]
     return dict(zip([*titles, f"{edges[-1]} or more"], counts, strict=True))

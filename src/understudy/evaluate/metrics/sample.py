@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.schema.columns import Column
-from understudy.schema.transcript import PLAIN, Part, TextForm
+from understudy.schema.transcript import BEGINS, CALLS, PLAIN, TURNS, Part, TextForm, turns_of
 from understudy.text.vocabulary.words import split_words
 
 
@@ -88,6 +88,37 @@ class Sample:
     def words(self) -> list[list[str]]:
         """Return the words of each text, as metrics and charts count them."""
         return words_of(self.texts, split_words)
+
+
+def shapes(table: Sample) -> Iterator[tuple[str, tuple[str, ...], NDArray[np.int64]]]:
+    """Yield the shapes of a table's texts, which have parts: a title, the names of the values if they are categories,
+    and a number (``Int64[n]``) for each text or each such part."""
+    form, parts = table.form, [part for parts in table.parts or () for part in parts]
+    if form.roles:
+        yield TURNS, (), _numbers(len(turns_of(each)) for each in table.parts or ())
+        yield BEGINS, form.roles, _numbers(form.roles.index(each[0].name) for each in table.parts or () if each)
+    if form.acts:
+        acts = ("", *form.acts)
+        yield "acts", ("none", *form.acts), _numbers(acts.index(part.act) for part in parts if not part.tool)
+    if form.tools:
+        yield CALLS, form.tools, _numbers(form.tools.index(part.tool) for part in parts if part.calls)
+    for name in form.names:
+        own = [part.content for part in parts if part.name == name and not part.tool]
+        yield f"words of {name}", (), _numbers(len(split_words(text)) for text in own)
+
+
+def _numbers(values: Iterable[int]) -> NDArray[np.int64]:
+    return np.array(list(values), dtype=np.int64)
+
+
+def number_pairs(first: NDArray[np.integer], second: NDArray[np.integer]) -> NDArray[np.int32]:
+    """Number pairs of numbers from 0, in the order of the pairs. Uses half the memory of NumPy's unique."""
+    keys = first.astype(np.int64) * (int(second.max(initial=0)) + 1) + second
+    order = np.argsort(keys)
+    keys = keys[order]
+    codes = np.zeros(len(keys), dtype=np.int32)
+    codes[order[1:]] = np.cumsum(keys[1:] != keys[:-1], dtype=np.int32)
+    return codes
 
 
 def words_of(texts: Sequence[str], split: Callable[[str], list[str]]) -> list[list[str]]:
