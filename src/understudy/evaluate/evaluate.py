@@ -192,9 +192,8 @@ def evaluate(real: Corpus, job: Comparison, *, listener: Listener = SILENT) -> E
     # 4. Measure without the workers, which would keep their models in memory, and keep the results.
     evaluation = Evaluation((), None, {"nothing_measured": "too few real texts to compare with"})
     if enough:
-        evaluation = measure(config.part(EvaluationParameters), sample, tables, told)
-    if enough and config.embedder == "builtin" and _is_foreign(sample):
-        evaluation = replace(evaluation, remarks=(_FOREIGN,))
+        remarks = (_FOREIGN,) if config.embedder == "builtin" and _is_foreign(sample) else ()
+        evaluation = replace(measure(config.part(EvaluationParameters), sample, tables, told), remarks=remarks)
     if made.folder is not None:
         evaluation = replace(evaluation, table_sha256=made.sha256)
     if job.folder is not None:
