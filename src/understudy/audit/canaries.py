@@ -179,7 +179,7 @@ def choose_canaries(
     taken: set[int] = set()
     prefixes: list[tuple[str, Label | None]] = []
     for batch in corpus.batches():
-        for text, label in zip(batch.texts, batch.labels.tolist(), strict=True):
+        for text, label, *_ in batch.rows:
             taken.update(matcher.find(text))
             if len(prefixes) < count:
                 said = "" if corpus.schema.record_columns else corpus.schema.form.contents(text)
@@ -255,16 +255,12 @@ def rows_of(corpus: Corpus, values: Values) -> Iterator[dict[str, object]]:
     """Return the records as rows of a table that is declared in the same way."""
     schema = corpus.schema
     for batch in corpus.batches():
-        owners: Sequence[str | None] = batch.owners or [None] * len(batch.texts)
-        secrets = batch.secrets or [[] for _ in batch.texts]
-        cells = [[]] * len(batch.texts) if batch.cells is None else batch.cells.tolist()
-        all_of = zip(batch.texts, batch.labels.tolist(), owners, secrets, cells, strict=True)
-        for text, label, owner, listed, own in all_of:
+        for text, label, owner, listed, own in batch.rows:
             row = json.loads(text) if schema.record_columns else schema.form.cells(schema.text or "", text)
             row |= dict.fromkeys(schema.secrets, listed)
             row |= {} if schema.owner is None else {schema.owner: owner}
             row |= {} if schema.label is None else {schema.label: corpus.labels[label]}
-            yield row | values.of(label, own)
+            yield row | values.of(label, own or ())
 
 
 def row_of(corpus: Corpus, canary: Canary, values: Values) -> dict[str, object]:

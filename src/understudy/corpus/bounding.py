@@ -225,12 +225,9 @@ class BoundedCorpus:
 
 def _contents_of(batch: Batch) -> Iterator[str]:
     """Return each record's contents except the owner, as a string that differs for different records of one schema."""
-    if batch.cells is None:
-        for label, text in zip(batch.labels.tolist(), batch.texts, strict=True):
-            yield f"{label}\x00{text}"
-    else:
-        for label, cells, text in zip(batch.labels.tolist(), batch.cells.tolist(), batch.texts, strict=True):
-            yield f"{label}\x00{cells}\x00{text}"
+    cells = [""] * len(batch.texts) if batch.cells is None else [f"{row}\x00" for row in batch.cells.tolist()]
+    for label, own, text in zip(batch.labels.tolist(), cells, batch.texts, strict=True):
+        yield f"{label}\x00{own}{text}"
 
 
 def _of_part(alike: BoundedCorpus, function: Callable[[BoundedCorpus], R], part: Part) -> R:

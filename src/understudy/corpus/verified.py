@@ -44,11 +44,8 @@ def _in_order(key: bytes) -> hashlib.blake2b:
 
 def _rows_of(batch: Batch) -> Iterator[bytes]:
     """Return the contents of each row, as bytes that are equal only for equal rows."""
-    owners = batch.owners or [""] * len(batch.texts)
-    secrets = batch.secrets or [[]] * len(batch.texts)
-    cells = [""] * len(batch.texts) if batch.cells is None else map(str, batch.cells.tolist())
-    for text, label, owner, held, row in zip(batch.texts, batch.labels.tolist(), owners, secrets, cells, strict=True):
-        parts = (text, str(label), owner, row, *held)
+    for text, label, owner, secrets, cells in batch.rows:
+        parts = (text, str(label), owner or "", "" if cells is None else str(cells), *secrets)
         yield b"".join(len(part).to_bytes(8) + part for part in (part.encode("utf-8") for part in parts))
 
 

@@ -219,7 +219,7 @@ def _is_foreign(sample: Sample) -> bool:
 
 def _read(job: Comparison, real: Corpus) -> Tables:
     """Read all tables except the real one, so that errors appear before anything is embedded or charged."""
-    config, made, others = job.config, job.made, job.others
+    config, made, holdout, recipient = job.config, job.made, job.others["holdout"], job.others["recipient"]
 
     def sample(table: Corpus) -> Sample:
         return read_sample(table, at_most=config.max_texts, seed=config.seed)
@@ -227,15 +227,14 @@ def _read(job: Comparison, real: Corpus) -> Tables:
     synthetic = sample(made.table)
     if not len(synthetic):
         raise ConfigError("The synthetic table contains no text.", "Give one with texts.")
-    holdout = None
-    if others.holdout is not None:
+    held_out = None
+    if holdout is not None:
         try:
-            with reopened(real, others.holdout, config) as other:
-                holdout = sample(other)
+            with reopened(real, holdout, config) as other:
+                held_out = sample(other)
         except CorpusError as error:
             raise CorpusError(f"The holdout cannot be used. {error.problem}", error.cure) from None
-    beside = {name: sample(open_beside(table, made)) for name, table in others.beside.items()}
-    recipient = None if others.recipient is None else sample(open_beside(others.recipient, made))
+    beside = {name: sample(open_beside(table, made)) for name, table in job.beside.items()}
     if made.file is not None and made.changed:
         raise ConfigError(
             f"The synthetic table {made.file.name} changed while it was read.",
@@ -244,8 +243,8 @@ def _read(job: Comparison, real: Corpus) -> Tables:
     return Tables(
         synthetic=synthetic,
         beside=beside,
-        holdout=holdout,
-        recipient=recipient,
+        holdout=held_out,
+        recipient=None if recipient is None else sample(open_beside(recipient, made)),
         public=_lines(config.public_texts),
         schema=None if config.json_schema is None else JSONSchema(config.json_schema),
         promised=_promised(made.statement),

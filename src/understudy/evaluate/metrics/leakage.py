@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.corpus.normalise import fold, pieces
 from understudy.corpus.secrets import SecretFinder
 from understudy.corpus.secrets.detectors import Detector, make_detectors
 from understudy.evaluate.metrics import require_evaluate
@@ -27,7 +26,7 @@ from understudy.evaluate.metrics.intervals import (
     ratio,
     share,
 )
-from understudy.evaluate.metrics.sample import Sample, number_pairs, words_of
+from understudy.evaluate.metrics.sample import Sample, number_pairs
 from understudy.evaluate.metrics.value import HOLDOUT, SYNTHETIC, MetricValue, Setting, metric_named
 
 COPIED = 8
@@ -162,43 +161,28 @@ def measure_leakage(
     tables = {SYNTHETIC: synthetic} if holdout is None else {SYNTHETIC: synthetic, HOLDOUT: holdout}
     texts = {of: table.texts for of, table in tables.items()}
     replayed = measure_replay(real.texts, texts, public=public, detectors=detectors)
-    real_words = words_of(real.texts, normal_words)
-    words = {of: words_of(table, normal_words) for of, table in texts.items()}
+    words = {of: table.normal_words for of, table in tables.items()}
     return (
-        *measure_copying(real_words, words, seed=seed, resamples=resamples),
+        *measure_copying(real.normal_words, words, seed=seed, resamples=resamples),
         *measure_rows(real, tables),
-        *measure_near_duplicates(real_words, words, seed=seed),
+        *measure_near_duplicates(real.normal_words, words, seed=seed),
         *measure_neighbours(real, tables, seed=seed, resamples=resamples),
-        *(_disclosed(real, tables, real_words, words, seed=seed, promised=promised) if holdout is not None else ()),
+        *(() if holdout is None else _disclosed(real, synthetic, holdout, seed=seed, promised=promised)),
         *replayed,
     )
 
 
-def _disclosed(
-    real: Sample,
-    tables: Mapping[str, Sample],
-    real_words: Sequence[Sequence[str]],
-    words: Mapping[str, Sequence[Sequence[str]]],
-    **how: Any,
-) -> Iterator[MetricValue]:
+def _disclosed(real: Sample, synthetic: Sample, holdout: Sample, **how: Any) -> Iterator[MetricValue]:
     """Test disclosure by the longest phrase that a record shares with a synthetic text, and by embeddings."""
-    phrases = Phrases(words[SYNTHETIC], [*real_words, *words[HOLDOUT]]).longest().astype(np.float64)
+    records = [*real.normal_words, *holdout.normal_words]
+    phrases = Phrases(synthetic.normal_words, records).longest().astype(np.float64)
     yield from measure_disclosure(phrases[: len(real)], phrases[len(real) :], by="words in a row", **how)
-    near = [-_distances(records, tables[SYNTHETIC], 1).ravel() for records in (real, tables[HOLDOUT])]
+    near = [-_distances(table, synthetic, 1).ravel() for table in (real, holdout)]
     if all(map(len, near)):
         yield from measure_disclosure(*near, by="embeddings", **how)
 
 
 Ints = NDArray[np.int64]
-
-
-def normal_words(text: str) -> list[str]:
-    """Return the words of ``text`` without case and punctuation; for scripts without blanks, the characters.
-
-    >>> normal_words("Don't  PANIC, Zoë: 漢字!")
-    ['don', 't', 'panic', 'zoë', '漢', '字']
-    """
-    return [piece for piece in pieces(fold(text)) if piece[0].isalnum()]
 
 
 class Phrases:

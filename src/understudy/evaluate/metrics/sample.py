@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.corpus.normalise import fold, pieces
 from understudy.schema.columns import Column
 from understudy.schema.transcript import BEGINS, CALLS, PLAIN, TURNS, Part, TextForm, turns_of
 from understudy.text.vocabulary.words import split_words
@@ -89,6 +90,11 @@ class Sample:
         """Return the words of each text, as metrics and charts count them."""
         return words_of(self.texts, split_words)
 
+    @cached_property
+    def normal_words(self) -> list[list[str]]:
+        """Return the words of each text without case and punctuation, as a search for copies compares them."""
+        return words_of(self.texts, normal_words)
+
 
 def shapes(table: Sample) -> Iterator[tuple[str, tuple[str, ...], NDArray[np.int64]]]:
     """Yield the shapes of a table's texts, which have parts: a title, the names of the values if they are categories,
@@ -109,6 +115,15 @@ def shapes(table: Sample) -> Iterator[tuple[str, tuple[str, ...], NDArray[np.int
 
 def _numbers(values: Iterable[int]) -> NDArray[np.int64]:
     return np.array(list(values), dtype=np.int64)
+
+
+def normal_words(text: str) -> list[str]:
+    """Return the words of ``text`` without case and punctuation; for scripts without blanks, the characters.
+
+    >>> normal_words("Don't  PANIC, Zoë: 漢字!")
+    ['don', 't', 'panic', 'zoë', '漢', '字']
+    """
+    return [piece for piece in pieces(fold(text)) if piece[0].isalnum()]
 
 
 def number_pairs(first: NDArray[np.integer], second: NDArray[np.integer]) -> NDArray[np.int32]:
