@@ -123,6 +123,17 @@ class VerifiedCorpus(Corpus):
         self._corpus = corpus  # its end removes a temporary copy
         self._key = key
 
+    @classmethod
+    def read(cls, corpus: Corpus, key: bytes, *, resumed: bool = False, engine: Engine | None = None) -> VerifiedCorpus:
+        """Read a table once, to recognise it later: by the ledger, by a resumed run, and in every further pass.
+
+        Raises CorpusError if it cannot be read or, unless ``resumed``, too many of its rows are bad.
+        """
+        found = contents(corpus, key, engine)
+        if not resumed:  # a charged run resumes with any share of bad rows
+            corpus.require_usable(found.bad_share)
+        return cls(corpus, key=key, expected=found)
+
     def pieces(self, wanted: int) -> list[Corpus]:
         """Return the parts for which :func:`contents` stored a hash, each verified when read; ``wanted`` is ignored."""
         del wanted

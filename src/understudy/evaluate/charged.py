@@ -18,8 +18,10 @@ from understudy.base.errors import ConfigError, LedgerError, ResumeError
 from understudy.corpus import Corpus
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
 from understudy.corpus.schema import Schema
+from understudy.corpus.verified import VerifiedCorpus
 from understudy.evaluate.metrics.fidelity.texts import LABEL_SHARE
 from understudy.evaluate.metrics.intervals import quantile_ends
+from understudy.evaluate.metrics.overview import bin_titles
 from understudy.evaluate.metrics.results import ReleasedMetrics
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import ACCURACY, kind_named
@@ -37,7 +39,7 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import SYSTEM
 from understudy.privacy.unit import Unit
 from understudy.release.statement import Sealed
-from understudy.run.door import ledger_of, open_ledger, pay, recognised
+from understudy.run.door import ledger_of, open_ledger, pay
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import Lasting, Listener, Session
 from understudy.run.settings import LedgerParameters
@@ -157,10 +159,10 @@ def charged_values(
         _value(LABEL_SHARE, *ratio.share(of_labels, place), {"label": label})
         for place, label in enumerate(labels if len(labels) > 1 else ())
     ]
-    edges = [*LENGTH_EDGES[1:], None]
-    for place, (low, high) in enumerate(zip(LENGTH_EDGES, edges, strict=True)):
-        words = f"{low} or more" if high is None else f"{low} to {high - 1}"
-        values.append(_value(LENGTH_SHARE, *ratio.share(of_lengths, place), {"words": words}))
+    values += [
+        _value(LENGTH_SHARE, *ratio.share(of_lengths, place), {"words": words})
+        for place, words in enumerate(bin_titles(LENGTH_EDGES))
+    ]
     for place, name in enumerate(classifiers):
         right = of_right[place * cells : (place + 1) * cells]
         settings = {"classifier": name}
@@ -436,7 +438,7 @@ def _counts(
                     "`understudy ledger open`.",
                 )
             ledger.check(wanted.dataset, plan, run_id=session.store.run_id)  # before any private read
-            corpus = recognised(ledger, corpus, session)
+            corpus = VerifiedCorpus.read(corpus, ledger.fingerprint_key, resumed=session.begun)
         paid = pay(ledger, wanted.dataset, plan, corpus, session, listener, known_only=not wanted.named)
         bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key, form=corpus.schema.form)
         return paid.door.measure(NAME, query, bounded).value

@@ -32,18 +32,8 @@ def render(template: str, **values: Any) -> str:
     Control characters, which HTML may not contain, are shown as visible symbols.
     """
     style, script = report_file("style.css"), report_file("page.js")
-    page = (
-        environment()
-        .get_template(template)
-        .render(
-            policy=policy(style, script),
-            style=Markup(style),
-            script=Markup(script),
-            version=version("understudy"),
-            **values,
-        )
-    )
-    return visible(page)
+    inline = {"policy": policy(style, script), "style": Markup(style), "script": Markup(script)}
+    return visible(environment().get_template(template).render(version=version("understudy"), **inline, **values))
 
 
 def visible(page: str) -> str:

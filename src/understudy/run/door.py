@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, PrivacyError, ResumeError, UnderstudyWarning, bug
 from understudy.corpus import Corpus
-from understudy.corpus.verified import VerifiedCorpus, contents
+from understudy.corpus.verified import VerifiedCorpus
 from understudy.ledger.store import RunStore
 from understudy.ledger.values import Sketch
-from understudy.privacy.measurement import Batches, Engine, OpenQuery, Query, Rates, measure, select
+from understudy.privacy.measurement import Batches, OpenQuery, Query, Rates, measure, select
 from understudy.privacy.mechanisms import NoisySum, SubsampledSum
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Plan, Receipt
@@ -186,17 +186,6 @@ def ledger_of(store: RunStore) -> str | None:
     """Return the id of the ledger in which the run was charged; None if it was not charged."""
     began = store.value(_FINGERPRINT) or {}
     return bytes(began["ledger"]).decode() if "ledger" in began else None
-
-
-def recognised(ledger: Ledger, corpus: Corpus, session: Session, engine: Engine | None = None) -> VerifiedCorpus:
-    """Read the private table once, to recognise it later: by the ledger, by a resumed run, and in every further pass.
-
-    Raises CorpusError if it cannot be read, or too many of its rows are bad.
-    """
-    found = contents(corpus, ledger.fingerprint_key, engine)
-    if not session.begun:  # a charged run resumes with any share of bad rows
-        corpus.require_usable(found.bad_share)
-    return VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
 
 
 @dataclass(frozen=True, repr=False)

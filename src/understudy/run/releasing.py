@@ -25,6 +25,7 @@ from understudy.base.lazy import quiet_libraries
 from understudy.corpus import Corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.secrets import check_records_per_secret
+from understudy.corpus.verified import VerifiedCorpus
 from understudy.methods.additions.base import Addition, Releasing
 from understudy.methods.base import Method, Preparation, ReleaseTools
 from understudy.methods.registry import load_release
@@ -43,7 +44,7 @@ from understudy.privacy.verdict import Verdict
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
 from understudy.release.statement import Sealed, Statement
-from understudy.run.door import SOURCE, Paid, open_ledger, pay, recognised
+from understudy.run.door import SOURCE, Paid, open_ledger, pay
 from understudy.run.generating import Writing, require_room
 from understudy.run.job import Job
 from understudy.run.parts import Table
@@ -218,7 +219,7 @@ def _prepare(
     _tell_plan(session, job, plan, listener)
     rows = ""
     if ledger is not None:
-        corpus = recognised(ledger, corpus, session, engine)
+        corpus = VerifiedCorpus.read(corpus, ledger.fingerprint_key, resumed=session.begun, engine=engine)
         rows = corpus.contents.digest
     if plan.unit.kind == "secret":
         finder = table.finder(corpus)

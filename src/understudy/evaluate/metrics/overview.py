@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from understudy.evaluate.metrics import require_evaluate
-from understudy.evaluate.metrics.sample import Sample, shapes
+from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import Count, Number
 from understudy.schema.transcript import TURNS
 from understudy.text.vocabulary.terms import load_stop_words
@@ -141,15 +141,23 @@ def _shape_counts(table: Sample) -> dict[str, dict[str, int]]:
         title: dict(zip(names, np.bincount(values, minlength=len(names)).tolist(), strict=True))
         if names
         else _binned(values, _TURNS if title == TURNS else _WORDS)
-        for title, names, values in shapes(table)
+        for title, names, values in table.shapes
     }
 
 
 def _binned(values: NDArray[np.int64], edges: Sequence[int]) -> dict[str, int]:
     counts = np.bincount(np.searchsorted(np.array(edges), values, side="right") - 1, minlength=len(edges)).tolist()
-    ends = [edge - 1 for edge in edges[1:]]
-    titles = [f"{low}" if low == high else f"{low} to {high}" for low, high in zip(edges, ends, strict=False)]
-    return dict(zip([*titles, f"{edges[-1]} or more"], counts, strict=True))
+    return dict(zip(bin_titles(edges), counts, strict=True))
+
+
+def bin_titles(edges: Sequence[int]) -> list[str]:
+    """Return the titles of bins of whole numbers, of which the last is open, by their first numbers.
+
+    >>> bin_titles([0, 1, 5])
+    ['0', '1 to 4', '5 or more']
+    """
+    pairs = ((low, after - 1) for low, after in pairwise(edges))
+    return [*(f"{low}" if low == high else f"{low} to {high}" for low, high in pairs), f"{edges[-1]} or more"]
 
 
 def _cell_counts(table: Sample) -> dict[str, dict[str, int]]:

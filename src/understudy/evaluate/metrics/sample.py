@@ -68,6 +68,23 @@ class Sample:
         return cls(tuple(map(form.contents, texts)), parts=tuple(form.parse(text) or () for text in texts), form=form)
 
     @property
+    def shapes(self) -> Iterator[tuple[str, tuple[str, ...], NDArray[np.int64]]]:
+        """Return the shapes of texts that have parts: a title, the names of the values if they are categories, and a
+        number (``Int64[n]``) for each text or each such part."""
+        texts, parts = self.parts or (), [part for parts in self.parts or () for part in parts]
+        if roles := self.form.roles:
+            yield TURNS, (), _numbers(len(turns_of(each)) for each in texts)
+            yield BEGINS, roles, _numbers(roles.index(each[0].name) for each in texts if each)
+        if acts := self.form.acts:
+            done = [part.act for part in parts if not part.tool]
+            yield "acts", ("none", *acts), _numbers(acts.index(act) + 1 if act else 0 for act in done)
+        if tools := self.form.tools:
+            yield CALLS, tools, _numbers(tools.index(part.tool) for part in parts if part.calls)
+        for name in self.form.names:
+            own = [part.content for part in parts if part.name == name and not part.tool]
+            yield f"words of {name}", (), _numbers(len(split_words(text)) for text in own)
+
+    @property
     def transcripts(self) -> tuple[str, ...]:
         """Return the texts with the names of their parts, as language models see them."""
         return self.texts if self.parts is None else tuple(map(self.form.render, self.parts))
@@ -94,23 +111,6 @@ class Sample:
     def normal_words(self) -> list[list[str]]:
         """Return the words of each text without case and punctuation, as a search for copies compares them."""
         return words_of(self.texts, normal_words)
-
-
-def shapes(table: Sample) -> Iterator[tuple[str, tuple[str, ...], NDArray[np.int64]]]:
-    """Yield the shapes of a table's texts, which have parts: a title, the names of the values if they are categories,
-    and a number (``Int64[n]``) for each text or each such part."""
-    form, parts = table.form, [part for parts in table.parts or () for part in parts]
-    if form.roles:
-        yield TURNS, (), _numbers(len(turns_of(each)) for each in table.parts or ())
-        yield BEGINS, form.roles, _numbers(form.roles.index(each[0].name) for each in table.parts or () if each)
-    if form.acts:
-        acts = ("", *form.acts)
-        yield "acts", ("none", *form.acts), _numbers(acts.index(part.act) for part in parts if not part.tool)
-    if form.tools:
-        yield CALLS, form.tools, _numbers(form.tools.index(part.tool) for part in parts if part.calls)
-    for name in form.names:
-        own = [part.content for part in parts if part.name == name and not part.tool]
-        yield f"words of {name}", (), _numbers(len(split_words(text)) for text in own)
 
 
 def _numbers(values: Iterable[int]) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ from understudy.evaluate.metrics.intervals import (
     value_of_subsamples,
     whole_and_subsamples,
 )
-from understudy.evaluate.metrics.sample import Sample, shapes
+from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import (
     HOLDOUT,
     OTHER_HALF,
@@ -161,7 +161,7 @@ _OF_SHAPES = {transcript.TURNS: TURNS, transcript.BEGINS: BEGINS, "acts": ACTS, 
 def shape_values(real: Sample, other: Sample, *, of: str, **sampling: int) -> Iterator[MetricValue]:
     """Yield the distances between two tables whose texts have the same parts (such as turns), each of two records or
     more."""
-    for (title, names, ours), (*_, theirs) in zip(shapes(real), shapes(other), strict=True):
+    for (title, names, ours), (*_, theirs) in zip(real.shapes, other.shapes, strict=True):
         metric, settings = _OF_SHAPES.get(title, PART_LENGTH), dict[str, Setting]()
         if metric is PART_LENGTH:
             settings["part"] = title.removeprefix("words of ")
