@@ -38,10 +38,9 @@ from understudy.evaluate.metrics.leakage import (
     measure_near_duplicates,
     measure_neighbours,
     measure_replay,
-    normal_words,
 )
 from understudy.evaluate.metrics.overview import make_overview
-from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.sample import Sample, normal_words
 from understudy.evaluate.metrics.utility.classifiers import measure_classifiers
 from understudy.text.vocabulary.words import split_words
 

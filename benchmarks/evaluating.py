@@ -42,10 +42,9 @@ from understudy.evaluate.metrics.leakage import (
     measure_near_duplicates,
     measure_neighbours,
     measure_replay,
-    normal_words,
 )
 from understudy.evaluate.metrics.overview import make_overview
-from understudy.evaluate.metrics.sample import Sample, words_of
+from understudy.evaluate.metrics.sample import Sample, normal_words, words_of
 from understudy.evaluate.metrics.value import REAL, SYNTHETIC
 from understudy.text.vocabulary.words import split_words
 

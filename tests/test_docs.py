@@ -316,7 +316,7 @@ def test_the_readme_the_statement_and_the_argument_say_plus_delta() -> None:
 
 
 def test_every_message_that_the_page_of_errors_explains_is_one() -> None:
-    files = (Path(understudy.__file__).parent).rglob("*.py")
+    files = [file for kind in ("py", "toml") for file in Path(understudy.__file__).parent.rglob(f"*.{kind}")]
     said = re.sub(r'"\n\s*f?"', "", "".join(file.read_text("utf-8") for file in files))
     table = (ROOT / "docs" / "errors.md").read_text("utf-8").partition("## By message")[2].partition("\n## ")[0]
     rows = re.findall(r"^- ((?:`[^`]+`(?:, )?)+): ", table, re.MULTILINE)

@@ -15,7 +15,8 @@ from test_nothing_fails_after_the_charge import METHODS
 from test_two_worlds import corpus
 
 from understudy.evaluate.metrics.disclosure import FALSE_ALARMS, measure_disclosure
-from understudy.evaluate.metrics.leakage import Phrases, normal_words
+from understudy.evaluate.metrics.leakage import Phrases
+from understudy.evaluate.metrics.sample import normal_words
 from understudy.run import pipeline
 from understudy.run.settings import run_config
 

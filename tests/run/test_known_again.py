@@ -354,7 +354,7 @@ def numbers(first: int, last: int) -> Sketch:
     """The sketch of a table of these texts."""
     texts = TextsHash(KEY, Schema(text="note"))
     texts.add(f"text {number}" for number in range(first, last))
-    return Sketch(texts.cells.hashes)
+    return Sketch(texts.cells)
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def choose_canaries(
     taken: set[int] = set()
     prefixes: list[tuple[str, Label | None]] = []
     for batch in corpus.batches():
-        for text, label in zip(batch.texts, batch.labels.tolist(), strict=True):
+        for text, label, *_ in batch.rows:
             taken.update(matcher.find(text))
             if len(prefixes) < count:
                 said = "" if corpus.schema.record_columns else corpus.schema.form.contents(text)
@@ -242,29 +242,26 @@ class Values:
         self._schema = schema
         self._generator = np.random.default_rng(0)
 
-    def of(self, label: int, cells: Sequence[int]) -> dict[str, object]:
-        """Return values by name: typed columns' from their cells, and the label's columns' from the label."""
+    def of(self, label: int, cells: Sequence[int], owner: str | None, secrets: Sequence[str]) -> dict[str, object]:
+        """Return all values but those of the text by name: those of typed columns from their cells, and those of the
+        label's columns from the label."""
         schema = self._schema
+        row: dict[str, object] = {name: list(secrets) for name in schema.secrets}
+        row |= {} if schema.owner is None else {schema.owner: owner}
+        row |= {} if schema.label is None else {schema.label: schema.labels[label]}
         crossed = zip(schema.crossed, cells_of_label(schema.crossed, label).values(), strict=True)
         named = [*crossed, *zip(schema.typed, cells, strict=True)]
         values = ((column.name, column.sample(cell, self._generator)) for column, cell in named)
-        return {name: value.isoformat() if isinstance(value, date) else value for name, value in values}
+        return row | {name: value.isoformat() if isinstance(value, date) else value for name, value in values}
 
 
 def rows_of(corpus: Corpus, values: Values) -> Iterator[dict[str, object]]:
     """Return the records as rows of a table that is declared in the same way."""
     schema = corpus.schema
     for batch in corpus.batches():
-        owners: Sequence[str | None] = batch.owners or [None] * len(batch.texts)
-        secrets = batch.secrets or [[] for _ in batch.texts]
-        cells = [[]] * len(batch.texts) if batch.cells is None else batch.cells.tolist()
-        all_of = zip(batch.texts, batch.labels.tolist(), owners, secrets, cells, strict=True)
-        for text, label, owner, listed, own in all_of:
+        for text, label, owner, listed, own in batch.rows:
             row = json.loads(text) if schema.record_columns else schema.form.cells(schema.text or "", text)
-            row |= dict.fromkeys(schema.secrets, listed)
-            row |= {} if schema.owner is None else {schema.owner: owner}
-            row |= {} if schema.label is None else {schema.label: corpus.labels[label]}
-            yield row | values.of(label, own)
+            yield row | values.of(label, own or (), owner, listed)
 
 
 def row_of(corpus: Corpus, canary: Canary, values: Values) -> dict[str, object]:
@@ -281,8 +278,5 @@ def row_of(corpus: Corpus, canary: Canary, values: Values) -> dict[str, object]:
         last = schema.form.names[-1] if schema.form else ""
         text = schema.form.render([*fields, Part(last, canary.text)]) if schema.form else canary.text
         row = schema.form.cells(schema.text or "", text)
-    row |= {name: [] for name in schema.secrets}
-    row |= {} if schema.owner is None else {schema.owner: canary.name}
-    row |= {} if schema.label is None else {schema.label: canary.label}
     label = 0 if canary.label is None else schema.label_index[canonical(canary.label)]
-    return row | values.of(label, [0] * len(schema.typed))
+    return row | values.of(label, [0] * len(schema.typed), canary.name, ())

@@ -19,7 +19,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -197,13 +197,11 @@ def _locked(output: OutputFolder) -> Iterator[Path]:
         folder = private_folder(output.make_private() / FOLDER)
     except OSError as error:
         raise ConfigError(f"{output.private} cannot be made ({error.strerror}).", "Use another --output.") from None
-    lock = FolderLock(folder)
-    try:
-        with disk_faults(folder):
-            remove_leftovers(folder)
-            yield folder
-    finally:
-        lock.release()
+    with ExitStack() as stack:
+        stack.callback(FolderLock(folder).release)
+        stack.enter_context(disk_faults(folder))
+        remove_leftovers(folder)
+        yield folder
 
 
 def _prepare(

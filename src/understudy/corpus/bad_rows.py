@@ -8,14 +8,17 @@ and by column how many values beyond its range count as its ends).
 from __future__ import annotations
 
 import json
+import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from understudy.base.errors import CorpusError
 from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
@@ -65,69 +68,24 @@ class BadCell:
         return f"{BadRow.CELL.value}: {self.column.name}"
 
 
-_SENTENCES = {
-    BadRow.EMPTY_TEXT: "A row has an empty text (column {text}).",
-    BadRow.TEXT_TYPE: "A row's text is not a string (column {text}).",
-    BadRow.DIALOGUE: "A row's dialogue is not a list of turns of the declared form (column {text}).",
-    BadRow.UNKNOWN_ROLE: "A turn of a row's dialogue has a role that is not declared (column {text}).",
-    BadRow.UNKNOWN_ACT: "A turn of a row's dialogue has an act that is not declared (column {text}).",
-    BadRow.UNKNOWN_TOOL: "A turn of a row's dialogue calls a tool that is not declared (column {text}).",
-    BadRow.TOOL_CALL: "A row's dialogue has an invalid tool call, or calls and answers that do not match "
-    "(column {text}).",
-    BadRow.EMPTY_TURN: "A turn of a row's dialogue has no content (column {text}).",
-    BadRow.VALUE_TYPE: "A row has a value that neither Python nor JSON can represent.",
-    BadRow.ENCODING: "A row is not valid in the declared encoding.",
-    BadRow.LONG_CELL: "A row has a cell that is longer than the limit.",
-    BadRow.NULL_LABEL: "A row has no label (column {label!r}).",
-    BadRow.UNKNOWN_LABEL: "A row has a label that is not declared (column {label!r}).",
-    BadRow.NULL_OWNER: "A row has no owner (column {owner!r}).",
-    BadRow.SECRETS_TYPE: "A row's secrets are not a list of strings.",
-    BadRow.QUOTES: "A row's quotes do not pair up.",
-    BadRow.BARE_RETURN: "A row has a carriage return outside quotes.",
-    BadRow.FIELD_COUNT: "A row has too few or too many fields.",
-    BadRow.INVALID_JSON: "A line is not valid JSON.",
-    BadRow.NOT_AN_OBJECT: "A line of JSON is not an object.",
-}
-
-_OF_FORMAT = {
-    *(BadRow.TEXT_TYPE, BadRow.DIALOGUE, BadRow.UNKNOWN_ROLE, BadRow.UNKNOWN_ACT, BadRow.UNKNOWN_TOOL),
-    *(BadRow.TOOL_CALL, BadRow.ENCODING, BadRow.QUOTES, BadRow.BARE_RETURN, BadRow.FIELD_COUNT),
-    *(BadRow.INVALID_JSON, BadRow.NOT_AN_OBJECT),
-}
-"""Faults that most rows would have if the table is declared wrongly: skipping rows does not help then."""
-
-_ELSE = {
-    BadRow.TEXT_TYPE: "; if the texts are dialogues, declare the speakers with --roles A,B",
-    BadRow.DIALOGUE: "; a turn has a role and a content, both strings, and nothing else but an act or tool calls "
-    "where these are declared (--acts A,B, --tools A,B); in CSV the list is JSON",
-    BadRow.UNKNOWN_ROLE: "; declare every role with --roles A,B, and tools, whose role is tool, with --tools A,B",
-    BadRow.UNKNOWN_ACT: "; declare every act with --acts A,B",
-    BadRow.UNKNOWN_TOOL: "; declare every tool with --tools A,B",
-    BadRow.TOOL_CALL: "; a call has a function with a name and its arguments as JSON, and all calls of a turn are "
-    "answered right behind it by turns of the role tool, unless the dialogue ends",
-    BadRow.ENCODING: "; if the whole file is encoded otherwise, as spreadsheets on Windows do (cp1252), name it with "
-    "--encoding",
-    BadRow.LONG_CELL: "; cells have at most a mebibyte, unless read_corpus (in Python) is given other max_cell_bytes",
-    BadRow.UNKNOWN_LABEL: "; declare every label that the column has, as it is spelled there (--labels A,B; with "
-    "commas in them --labels @FILE, one per line)",
-    BadRow.QUOTES: "; if quotes are ordinary characters, choose --quotes none",
-    BadRow.BARE_RETURN: "; rows end at LF or CRLF, and a cell that contains a carriage return must be quoted",
-    BadRow.FIELD_COUNT: "; if another character separates cells, name it with --delimiter; if quoted cells contain "
-    "line breaks, choose --quotes multiline",
-}
+@cache
+def _in_words() -> dict[str, dict[str, Any]]:
+    """Return what is wrong with a row, and what may help, by the kind of its fault."""
+    return tomllib.loads(resources.files(__package__).joinpath("bad_rows.toml").read_text("utf-8"))
 
 
 def bad_row_error(found: BadRow | BadCell, schema: Schema, *, kept: Path | None) -> CorpusError:
     """Return the error for a bad row; ``kept`` is the private folder that stores its number."""
     where = f" (its number is in {kept / ROWS_FILE})" if kept else ""
+    of_format = True  # skipping rows does not help
     if isinstance(found, BadCell):
         problem = f"A row has a value that the typed column {found.column.name!r} does not declare."
         hint = f", or how the column is written or declared (--columns): {found.column.form}"
     else:
-        texts = ", ".join(map(repr, schema.text_columns))
-        problem = _SENTENCES[found].format(text=texts, label=schema.label, owner=schema.owner)
-        hint = _ELSE.get(found, "")
-    skip = "" if isinstance(found, BadCell) or found in _OF_FORMAT else " or skip such rows with --max-bad-rows"
+        words, texts = _in_words()[found.value], ", ".join(map(repr, schema.text_columns))
+        problem = words["problem"].format(text=texts, label=schema.label, owner=schema.owner)
+        hint, of_format = words.get("hint", ""), words.get("of_format", False)
+    skip = "" if of_format else " or skip such rows with --max-bad-rows"
     return CorpusError(problem, f"Fix the row{where}{skip}{hint}.")
 
 

@@ -169,49 +169,29 @@ class BoundedCorpus:
             yield batch if self.label is None else replace(batch, labels=self.label(batch.texts))
 
     def _used(self) -> Iterator[BoundedBatch]:
+        made = partial(BoundedBatch, json_records=self.json_records, form=self.form)
         if self.unit.kind != "owner":
             before, met = 0, Counter[bytes]()
             for batch in self.corpus.batches():
                 units_here = np.arange(before, before + len(batch.texts), dtype=np.int64)
                 of_records = cache(partial(self._record_hashes, batch, met))
                 ones = np.ones_like(units_here)
-                yield BoundedBatch(
-                    batch.texts,
-                    batch.labels,
-                    ones,
-                    units_here,
-                    of_records,
-                    json_records=self.json_records,
-                    cells=batch.cells,
-                    form=self.form,
-                )
+                yield made(batch.texts, batch.labels, ones, units_here, of_records, cells=batch.cells)
                 before += len(units_here)
             return
         seen: set[tuple[bytes, bytes]] = set()
         numbers: dict[bytes, int] = {}
         for batch in self.corpus.batches():
-            rows: list[int] = []
-            shares: list[int] = []
-            units: list[int] = []
-            hashes: list[int] = []
+            used: list[tuple[int, int, int, int]] = []
             for row, (owner, record) in enumerate(self._digests(batch)):
                 kept = self._kept.get(owner, ())  # a file that grows between passes brings nobody new
                 if record in kept and (owner, record) not in seen:
                     seen.add((owner, record))
-                    rows.append(row)
-                    shares.append(len(kept))
-                    units.append(numbers.setdefault(owner, len(numbers)))
-                    hashes.append(_number(owner))
-            yield BoundedBatch(
-                [batch.texts[row] for row in rows],
-                batch.labels[rows],
-                np.asarray(shares, dtype=np.int64),
-                np.asarray(units, dtype=np.int64),
-                partial(tuple, hashes),
-                json_records=self.json_records,
-                cells=None if batch.cells is None else batch.cells[rows],
-                form=self.form,
-            )
+                    used.append((row, len(kept), numbers.setdefault(owner, len(numbers)), _number(owner)))
+            rows, shares, units, hashes = map(list, zip(*used, strict=True)) if used else ([], [], [], [])
+            texts, cells = [batch.texts[row] for row in rows], None if batch.cells is None else batch.cells[rows]
+            share, unit = np.array([shares, units], dtype=np.int64)
+            yield made(texts, batch.labels[rows], share, unit, partial(tuple, hashes), cells=cells)
 
     @cached_property
     def _kept(self) -> dict[bytes, tuple[bytes, ...]]:
@@ -245,12 +225,9 @@ class BoundedCorpus:
 
 def _contents_of(batch: Batch) -> Iterator[str]:
     """Return each record's contents except the owner, as a string that differs for different records of one schema."""
-    if batch.cells is None:
-        for label, text in zip(batch.labels.tolist(), batch.texts, strict=True):
-            yield f"{label}\x00{text}"
-    else:
-        for label, cells, text in zip(batch.labels.tolist(), batch.cells.tolist(), batch.texts, strict=True):
-            yield f"{label}\x00{cells}\x00{text}"
+    cells = [""] * len(batch.texts) if batch.cells is None else [f"{row}\x00" for row in batch.cells.tolist()]
+    for label, own, text in zip(batch.labels.tolist(), cells, batch.texts, strict=True):
+        yield f"{label}\x00{own}{text}"
 
 
 def _of_part(alike: BoundedCorpus, function: Callable[[BoundedCorpus], R], part: Part) -> R:
@@ -347,10 +324,9 @@ def _write_buckets(part: Part, *, folder: Path, buckets: int, key: bytes) -> str
         ]
         for batch in part.table.batches():
             assert batch.owners is not None, "only owners are brought together"
-            texts, owners = pa.array(batch.texts, pa.string()), pa.array(batch.owners, pa.string())
-            held = [None] * len(texts) if batch.cells is None else batch.cells.tolist()
-            columns = [texts, pa.array(batch.labels, pa.int32()), owners, pa.array(held, cells)]
-            whole = pa.record_batch(columns, schema=schema)
+            held = [None] * len(batch.texts) if batch.cells is None else batch.cells.tolist()
+            columns = {"text": batch.texts, "label": batch.labels, "owner": batch.owners, "cells": held}
+            whole = pa.RecordBatch.from_pydict(columns, schema=schema)
             digests = (
                 hashlib.blake2b(each.encode(), key=key, digest_size=8, person=b"bucket") for each in batch.owners
             )

@@ -72,6 +72,13 @@ class Batch:
     secrets: list[list[str]] | None = None
     cells: NDArray[np.int32] | None = None
 
+    @property
+    def rows(self) -> Iterator[tuple[str, int, str | None, list[str], list[int] | None]]:
+        """Return each row's text, label, owner, secrets and cells."""
+        none: list[None] = [None] * len(self.texts)
+        secrets, cells = self.secrets or [[] for _ in none], none if self.cells is None else self.cells.tolist()
+        return zip(self.texts, self.labels.tolist(), self.owners or none, secrets, cells, strict=True)
+
 
 class Corpus:
     """A private or public table of texts. Made by :func:`understudy.corpus.read_corpus`.

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from itertools import islice
 from typing import TypeAlias
 
@@ -70,20 +71,25 @@ class TextsHash:
         self._form = schema.form
         self.total: int | None = None
         """None for no text."""
-        self.cells = Lowest(MOST_CELLS)
+        self.cells: tuple[int, ...] = ()
+        """The lowest of their hashes of 64 bits, without repetition."""
 
     def add(self, texts: Iterable[str]) -> None:
+        found = set(self.cells)
         for text in texts:
-            self.add_total(keyed_number(self._spell(text).encode("utf-8"), self._key))
+            self.total = (self.total or 0) + keyed_number(self._spell(text).encode("utf-8"), self._key)
             for cell in self._cells_of(text):
                 letters = tidy(visible(cell)).casefold().translate(_ASCII_SIGNS)
                 letters = letters if letters.isascii() else _SIGNS.sub("", letters)
                 if letters and not letters.isdigit():
-                    self.cells.add(keyed_number(letters.encode("utf-8", "surrogatepass"), self._key, b"cell") >> 192)
+                    found.add(keyed_number(letters.encode("utf-8", "surrogatepass"), self._key, b"cell") >> 192)
+        self.cells = tuple(nsmallest(MOST_CELLS, found))
 
-    def add_total(self, total: int | None) -> None:
-        if total is not None:
-            self.total = (self.total or 0) + total
+    def merge(self, other: TextsHash) -> None:
+        """Add the texts of another part of the table."""
+        if other.total is not None:
+            self.total = (self.total or 0) + other.total
+        self.cells = tuple(nsmallest(MOST_CELLS, {*self.cells, *other.cells}))
 
     @property
     def digests(self) -> tuple[str, ...]:
@@ -99,26 +105,6 @@ _SIGNS = re.compile(r"[\W_]+")
 _ASCII_SIGNS = dict.fromkeys(code for code in range(128) if not chr(code).isalnum())  # ten times as fast
 MOST_CELLS = 512
 """How many of the lowest hashes of cells are kept, to recognise a table that shares most of them."""
-
-
-class Lowest:
-    """Keeps the ``at_most`` lowest of many 64-bit hashes, without repetition."""
-
-    def __init__(self, at_most: int) -> None:
-        self._at_most = at_most
-        self._found: set[int] = set()
-        self._bar = 1 << 64
-
-    def add(self, number: int) -> None:
-        if number < self._bar:
-            self._found.add(number)
-            if len(self._found) > 8 * self._at_most:
-                self._found = set(self.hashes)
-                self._bar = max(self._found)
-
-    @property
-    def hashes(self) -> tuple[int, ...]:
-        return tuple(sorted(self._found)[: self._at_most])
 
 
 def identity_of(sources: Iterable[Source], key: bytes) -> tuple[str, ...]:

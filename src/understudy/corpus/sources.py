@@ -49,6 +49,7 @@ _CONVERTED = {
 SPOOL = "stdin.spool"
 """The copy of standard input in the private folder, until the corpus is closed."""
 _COMPRESSIONS: tuple[Compression, ...] = ("gz", "bz2", "xz", "zst")
+_OPENERS: dict[str, Callable[[Any], Any]] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}
 REMOTE_BUFFER_BYTES = 1 << 23
 """Concurrent requests to an object store: each takes long."""
 
@@ -136,20 +137,13 @@ class DataFile:
     def open(self) -> IO[bytes]:
         """Open the file for reading, decompressed."""
         stored: Any = self.path
-        if (
-            self.store is not None
-        ):  # buffered by Arrow: of Python's buffers, read1 asks for as little as it is asked for
+        if self.store is not None:  # buffered by Arrow: Python's read1 would ask for as little as it is asked for
             stream = self.file_system.open_input_stream(self.path, compression=None, buffer_size=REMOTE_BUFFER_BYTES)
             stored = io.BufferedReader(stream)
-        match self.compression:
-            case "gz":
-                return cast("IO[bytes]", gzip.open(stored, "rb"))
-            case "bz2":
-                return cast("IO[bytes]", bz2.open(stored, "rb"))
-            case "xz":
-                return cast("IO[bytes]", lzma.open(stored, "rb"))
-            case "zst":
-                return io.BufferedReader(cast("Any", pa.input_stream(stored, compression="zstd")))
+        if self.compression == "zst":
+            return io.BufferedReader(cast("Any", pa.input_stream(stored, compression="zstd")))
+        if self.compression is not None:
+            return cast("IO[bytes]", _OPENERS[self.compression](stored))
         return self.open_stored() if self.store is None else cast("IO[bytes]", stored)
 
     def open_text(self, encoding: str) -> io.TextIOWrapper:

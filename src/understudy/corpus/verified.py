@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -44,57 +44,48 @@ def _in_order(key: bytes) -> hashlib.blake2b:
 
 def _rows_of(batch: Batch) -> Iterator[bytes]:
     """Return the contents of each row, as bytes that are equal only for equal rows."""
-    owners = batch.owners or [""] * len(batch.texts)
-    secrets = batch.secrets or [[]] * len(batch.texts)
-    cells = [""] * len(batch.texts) if batch.cells is None else map(str, batch.cells.tolist())
-    for text, label, owner, held, row in zip(batch.texts, batch.labels.tolist(), owners, secrets, cells, strict=True):
-        parts = (text, str(label), owner, row, *held)
+    for text, label, owner, secrets, cells in batch.rows:
+        parts = (text, str(label), owner or "", "" if cells is None else str(cells), *secrets)
         yield b"".join(len(part).to_bytes(8) + part for part in (part.encode("utf-8") for part in parts))
 
 
 @dataclass(frozen=True, repr=False)
 class _Found:
-    """The contents of one piece: sums, the hash of its rows in order, and its bad rows; or that reading it failed."""
+    """The contents of one piece: the sum of its rows' hashes, its texts, the hash of its rows in order, and how many
+    were read or skipped."""
 
-    total: int = 0
-    texts: int | None = None
-    in_order: str = ""
-    rows: int = 0
-    skipped: int = 0
-    noted: tuple[Noted, ...] = ()
-    failed: bool = False
-    cells: tuple[int, ...] = ()
-    clamped: Mapping[str, int] = field(default_factory=dict)
+    total: int
+    texts: TextsHash
+    in_order: str
+    rows: int
+    skipped: int
+    noted: tuple[Noted, ...]
+    clamped: Counter[str]
 
 
 def contents(corpus: Corpus, key: bytes, engine: Engine | None = None) -> Contents:
     """Return the contents of a corpus, in one pass: piece by piece on the engine."""
     pieces = [corpus] if engine is None else corpus.pieces(PER_WORKER * engine.workers)
-    found: list[_Found] = []
     if engine is None or len(pieces) == 1:
         found = [_contents_of(corpus, key)]
     else:
-        found = list(engine.map(partial(_contents_of_piece, key=key), pieces))
-        if any(each.failed for each in found):
+        read = list(engine.map(partial(_contents_of_piece, key=key), pieces))
+        found = [each for each in read if each is not None]
+        if len(found) < len(read):
             for _ in corpus.batches():  # reports what is wrong, wherever it is
                 pass
             raise _changed()
-        corpus.keep_bad_rows((each for piece in found for each in piece.noted), _clamped(found))
-    texts = TextsHash(key, corpus.schema)
-    for each in found:
-        texts.add_total(each.texts)
-        for number in each.cells:
-            texts.cells.add(number)
+    clamped = sum((each.clamped for each in found), Counter[str]())
+    if len(pieces) > 1:
+        corpus.keep_bad_rows((each for piece in found for each in piece.noted), clamped)
+    texts = found[0].texts
+    for each in found[1:]:
+        texts.merge(each.texts)
     digest = multiset_digest(sum(each.total for each in found), key, b"rows")
-    orders = (each.in_order for each in found)
     skipped = sum(each.skipped for each in found)
     share = skipped / max(1, skipped + sum(each.rows for each in found))
-    parts = tuple(zip(pieces, orders, strict=True))
-    return Contents(digest, texts.digests, parts, share, texts.cells.hashes, _clamped(found))
-
-
-def _clamped(found: Iterable[_Found]) -> Mapping[str, int]:
-    return sum((Counter(each.clamped) for each in found), Counter[str]())
+    parts = tuple(zip(pieces, (each.in_order for each in found), strict=True))
+    return Contents(digest, texts.digests, parts, share, texts.cells, clamped)
 
 
 def _contents_of(corpus: Corpus, key: bytes) -> _Found:
@@ -105,17 +96,15 @@ def _contents_of(corpus: Corpus, key: bytes) -> _Found:
         for row in _rows_of(batch):
             order.update(len(row).to_bytes(8) + row)
             total += keyed_number(row, key, b"row")
-    noted, cells = tuple(corpus.noted or ()), texts.cells.hashes
-    return _Found(
-        total, texts.total, order.hexdigest(), rows, corpus.skipped, noted, cells=cells, clamped=corpus.clamped
-    )
+    noted = tuple(corpus.noted or ())
+    return _Found(total, texts, order.hexdigest(), rows, corpus.skipped, noted, corpus.clamped)
 
 
-def _contents_of_piece(piece: Corpus, *, key: bytes) -> _Found:
+def _contents_of_piece(piece: Corpus, *, key: bytes) -> _Found | None:
     try:
         return _contents_of(piece, key)
     except CorpusError:
-        return _Found(failed=True)
+        return None
 
 
 class VerifiedCorpus(Corpus):
@@ -130,18 +119,29 @@ class VerifiedCorpus(Corpus):
     def __init__(self, corpus: Corpus, *, key: bytes, expected: Contents) -> None:
         self.__dict__.update(corpus.__dict__)  # the same open table
         self.noted = None  # bad rows are kept once
+        self.contents = expected
         self._corpus = corpus  # its end removes a temporary copy
         self._key = key
-        self._expected = expected
+
+    @classmethod
+    def read(cls, corpus: Corpus, key: bytes, *, resumed: bool = False, engine: Engine | None = None) -> VerifiedCorpus:
+        """Read a table once, to recognise it later: by the ledger, by a resumed run, and in every further pass.
+
+        Raises CorpusError if it cannot be read or, unless ``resumed``, too many of its rows are bad.
+        """
+        found = contents(corpus, key, engine)
+        if not resumed:  # a charged run resumes with any share of bad rows
+            corpus.require_usable(found.bad_share)
+        return cls(corpus, key=key, expected=found)
 
     def pieces(self, wanted: int) -> list[Corpus]:
         """Return the parts for which :func:`contents` stored a hash, each verified when read; ``wanted`` is ignored."""
         del wanted
-        if len(self._expected.pieces) == 1:
+        if len(self.contents.pieces) == 1:
             return [self]
         return [
             VerifiedCorpus(piece, key=self._key, expected=Contents("", (), ((piece, in_order),)))
-            for piece, in_order in self._expected.pieces
+            for piece, in_order in self.contents.pieces
         ]
 
     def batches(self, batch_size: int = 4096) -> Iterator[Batch]:
@@ -158,7 +158,7 @@ class VerifiedCorpus(Corpus):
             for row in _rows_of(batch):
                 found.update(len(row).to_bytes(8) + row)
             yield batch
-        ((_, expected),) = self._expected.pieces
+        ((_, expected),) = self.contents.pieces
         if found.hexdigest() != expected:
             raise _changed()
 

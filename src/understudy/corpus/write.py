@@ -9,8 +9,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -54,24 +53,21 @@ def write_table(
         no_formulas: columns of numbers and dates, which no spreadsheet runs however they are written.
     """
     target = Path(path)
-    written = layout or plain_layout(target.suffix.lower()[1:])
-    write_csv = partial(_write_csv, keep_formulas=keep_formulas, layout=written, no_formulas=no_formulas)
-    write_jsonl = partial(_write_jsonl, encoding=written.encoding)
-    writers: dict[str, Callable[[IO[bytes], Mapping[str, Sequence[object]]], None]]
-    writers = {
-        ".parquet": lambda stream, columns: pq.write_table(arrow_table(columns, types or {}), stream),
-        **dict.fromkeys((".csv", ".tsv"), write_csv),
-        **dict.fromkeys((".jsonl", ".ndjson"), write_jsonl),
-    }
-    writer = writers.get(target.suffix.lower())
-    if writer is None:
+    ending = target.suffix.lower()
+    if ending not in (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson"):
         raise ConfigError(
             f"A table cannot be written as {target.name!r}.", "End its name in .parquet, .csv, .tsv or .jsonl."
         )
     if len({len(column) for column in columns.values()}) > 1:
         raise ValueError("columns differ in length")
+    written = layout or plain_layout(ending[1:])
     with atomic_file(target) as stream:
-        writer(stream, columns)
+        if ending == ".parquet":
+            pq.write_table(arrow_table(columns, types or {}), stream)
+        elif ending in (".csv", ".tsv"):
+            _write_csv(stream, columns, keep_formulas=keep_formulas, layout=written, no_formulas=no_formulas)
+        else:
+            _write_jsonl(stream, columns, encoding=written.encoding)
 
 
 def arrow_table(columns: Mapping[str, Sequence[object]], types: Mapping[str, Any]) -> pa.Table:

@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError, LedgerError, ResumeError
 from understudy.corpus import Corpus
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
-from understudy.corpus.verified import VerifiedCorpus, contents
+from understudy.corpus.schema import Schema
+from understudy.corpus.verified import VerifiedCorpus
 from understudy.evaluate.metrics.fidelity.texts import LABEL_SHARE
 from understudy.evaluate.metrics.intervals import quantile_ends
+from understudy.evaluate.metrics.overview import bin_titles
 from understudy.evaluate.metrics.results import ReleasedMetrics
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import ACCURACY, kind_named
@@ -157,10 +159,10 @@ def charged_values(
         _value(LABEL_SHARE, *ratio.share(of_labels, place), {"label": label})
         for place, label in enumerate(labels if len(labels) > 1 else ())
     ]
-    edges = [*LENGTH_EDGES[1:], None]
-    for place, (low, high) in enumerate(zip(LENGTH_EDGES, edges, strict=True)):
-        words = f"{low} or more" if high is None else f"{low} to {high - 1}"
-        values.append(_value(LENGTH_SHARE, *ratio.share(of_lengths, place), {"words": words}))
+    values += [
+        _value(LENGTH_SHARE, *ratio.share(of_lengths, place), {"words": words})
+        for place, words in enumerate(bin_titles(LENGTH_EDGES))
+    ]
     for place, name in enumerate(classifiers):
         right = of_right[place * cells : (place + 1) * cells]
         settings = {"classifier": name}
@@ -237,8 +239,8 @@ class ChargedMetrics:
     ledger: str | None = None
 
     @classmethod
-    def of(cls, job: Comparison, real: Corpus) -> ChargedMetrics:
-        """Return what to release, and its conditions; ConfigError if it is not allowed, before a text is read."""
+    def of(cls, job: Comparison) -> ChargedMetrics:
+        """Return what to release, and its conditions; ConfigError if the synthetic texts do not allow it."""
         config, made = job.config, job.made
         if made.folder is None or made.statement is None or made.file is None:
             raise ConfigError(
@@ -278,10 +280,10 @@ class ChargedMetrics:
         unit = made.statement.unit  # by default, that of the synthetic table's promise
         if config.owner:
             unit = Unit("owner", config.max_records_per_owner, config.owner)
-        if unit.kind != "secret" and real.schema.owner != unit.column:
+        if unit.kind == "secret":
             raise ConfigError(
-                f"The real table has the owner column {real.schema.owner!r}, but the dataset protects one {unit.name}.",
-                "Name the owner column that identifies the protected units, the same for the table and for --owner.",
+                "Metrics are charged by epsilon, and this dataset's budget protects secrets.",
+                "Leave --charge-metrics out: the metrics in private/ are for the data holder.",
             )
         dataset = config.dataset or made.statement.dataset
         return cls(
@@ -293,6 +295,19 @@ class ChargedMetrics:
             named=config.dataset is not None,
             ledger=_ledger_of_run(made.folder) if dataset == made.statement.dataset else None,
         )
+
+    def require(self, schema: Schema) -> None:
+        """Raise ConfigError if the real table cannot be measured under these conditions, before a text is read."""
+        if schema.owner != self.unit.column:
+            raise ConfigError(
+                f"The real table has the owner column {schema.owner!r}, but the dataset protects one {self.unit.name}.",
+                "Name the owner column that identifies the protected units, the same for the table and for --owner.",
+            )
+        if not schema.labels_declared:
+            raise ConfigError(
+                "Labels that are read from the real table are not protected, and would be released by name.",
+                "Declare the label set with --labels, or leave --charge-metrics out.",
+            )
 
     @property
     def budget(self) -> Budget:
@@ -337,20 +352,10 @@ def release_metrics(
         synthetic: released texts, on which the classifiers are trained.
 
     Raises:
-        ConfigError: if secrets are protected, labels are not declared, or a classifier cannot be trained.
+        ConfigError: if a classifier cannot be trained.
         LedgerError: if the ledger does not have the dataset, or the run was charged in another ledger.
         BudgetExceeded: if less than epsilon is left of the dataset's cap.
     """
-    if wanted.unit.kind == "secret":
-        raise ConfigError(
-            "Metrics are charged by epsilon, and this dataset's budget protects secrets.",
-            "Leave --charge-metrics out: the metrics in private/ are for the data holder.",
-        )
-    if not corpus.schema.labels_declared:
-        raise ConfigError(
-            "Labels that are read from the real table are not protected, and would be released by name.",
-            "Declare the label set with --labels, or leave --charge-metrics out.",
-        )
     labels = [canonical(label) for label in corpus.labels]
     if embedder is not None:
         require_embeds_all(embedder)  # whether or not a classifier reads vectors: after the charge, other metrics do
@@ -420,7 +425,6 @@ def _counts(
 ) -> NDArray[np.float64]:
     with ExitStack() as stack:
         ledger = stack.enter_context(open_ledger(settings, session.store)) if session.noise.origin == SYSTEM else None
-        found = None
         if ledger is not None:
             if wanted.ledger not in (None, ledger.id):
                 raise LedgerError(
@@ -434,11 +438,8 @@ def _counts(
                     "`understudy ledger open`.",
                 )
             ledger.check(wanted.dataset, plan, run_id=session.store.run_id)  # before any private read
-            found = contents(corpus, ledger.fingerprint_key)
-            if not session.begun:
-                corpus.require_usable(found.bad_share)
-            corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
-        paid = pay(ledger, wanted.dataset, plan, corpus, found, session, listener, known_only=not wanted.named)
+            corpus = VerifiedCorpus.read(corpus, ledger.fingerprint_key, resumed=session.begun)
+        paid = pay(ledger, wanted.dataset, plan, corpus, session, listener, known_only=not wanted.named)
         bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key, form=corpus.schema.form)
         return paid.door.measure(NAME, query, bounded).value
 

@@ -44,7 +44,6 @@ from understudy.release.statement import Statement
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import SILENT, Listener
 from understudy.run.working import embedder_of_workers, embedding_on, open_engine, require_same_vectors
-from understudy.text.vocabulary.words import split_words
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def embedded(sample: Sample, embedder: Embedder | None, listener: Listener, name
     if embedder is None:
         return sample
     listener.say(f"Embedding {name} texts with {embedder.model_id}.")
-    return sample.with_embeddings(embedder.embed(list(sample.texts)))
+    return replace(sample, embeddings=embedder.embed(list(sample.texts)))
 
 
 def measure(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Evaluation:
@@ -166,7 +165,9 @@ def evaluate(real: Corpus, job: Comparison, *, listener: Listener = SILENT) -> E
     config, made = job.config, job.made
     with _open_engine(config, job.folder) as engine:
         # 1. Read the other tables and load the models: everything that could fail, before anything is charged.
-        wanted = None if config.charge_metrics is None else ChargedMetrics.of(job, real)
+        wanted = None if config.charge_metrics is None else ChargedMetrics.of(job)
+        if wanted is not None:
+            wanted.require(real.schema)
         tables = _read(job, real)
         embedder = _load_embedder(config, job.folder, engine)
         embedding = embedding_on(engine, embedder)
@@ -191,9 +192,8 @@ def evaluate(real: Corpus, job: Comparison, *, listener: Listener = SILENT) -> E
     # 4. Measure without the workers, which would keep their models in memory, and keep the results.
     evaluation = Evaluation((), None, {"nothing_measured": "too few real texts to compare with"})
     if enough:
-        evaluation = measure(config.part(EvaluationParameters), sample, tables, told)
-    if enough and config.embedder == "builtin" and _is_foreign(sample):
-        evaluation = replace(evaluation, remarks=(_FOREIGN,))
+        remarks = (_FOREIGN,) if config.embedder == "builtin" and _is_foreign(sample) else ()
+        evaluation = replace(measure(config.part(EvaluationParameters), sample, tables, told), remarks=remarks)
     if made.folder is not None:
         evaluation = replace(evaluation, table_sha256=made.sha256)
     if job.folder is not None:
@@ -213,13 +213,13 @@ _FOREIGN = (
 
 def _is_foreign(sample: Sample) -> bool:
     """Return whether a sample is hardly in English: few of its words are among the most common English ones."""
-    words = [word for text in sample.texts[:_LOOKED_AT] for word in split_words(text)]
+    words = [word for text in sample.words[:_LOOKED_AT] for word in text]
     return len(words) >= _FEWEST_WORDS and sum(word in _FUNCTION_WORDS for word in words) < _LEAST_SHARE * len(words)
 
 
 def _read(job: Comparison, real: Corpus) -> Tables:
     """Read all tables except the real one, so that errors appear before anything is embedded or charged."""
-    config, made, others = job.config, job.made, job.others
+    config, made, holdout, recipient = job.config, job.made, job.others["holdout"], job.others["recipient"]
 
     def sample(table: Corpus) -> Sample:
         return read_sample(table, at_most=config.max_texts, seed=config.seed)
@@ -227,15 +227,14 @@ def _read(job: Comparison, real: Corpus) -> Tables:
     synthetic = sample(made.table)
     if not len(synthetic):
         raise ConfigError("The synthetic table contains no text.", "Give one with texts.")
-    holdout = None
-    if others.holdout is not None:
+    held_out = None
+    if holdout is not None:
         try:
-            with reopened(real, others.holdout, config) as other:
-                holdout = sample(other)
+            with reopened(real, holdout, config) as other:
+                held_out = sample(other)
         except CorpusError as error:
             raise CorpusError(f"The holdout cannot be used. {error.problem}", error.cure) from None
-    beside = {name: sample(open_beside(table, made)) for name, table in others.beside.items()}
-    recipient = None if others.recipient is None else sample(open_beside(others.recipient, made))
+    beside = {name: sample(open_beside(table, made)) for name, table in job.beside.items()}
     if made.file is not None and made.changed:
         raise ConfigError(
             f"The synthetic table {made.file.name} changed while it was read.",
@@ -244,8 +243,8 @@ def _read(job: Comparison, real: Corpus) -> Tables:
     return Tables(
         synthetic=synthetic,
         beside=beside,
-        holdout=holdout,
-        recipient=recipient,
+        holdout=held_out,
+        recipient=None if recipient is None else sample(open_beside(recipient, made)),
         public=_lines(config.public_texts),
         schema=None if config.json_schema is None else JSONSchema(config.json_schema),
         promised=_promised(made.statement),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,12 +46,11 @@ def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
     kept: list[tuple[int, str, int, list[int]]] = []
     seen = 0
     for batch in corpus.batches():
-        cells = [[]] * len(batch.texts) if batch.cells is None else batch.cells.tolist()
-        for text, label, own in zip(batch.texts, batch.labels.tolist(), cells, strict=True):
+        for text, label, _, _, own in batch.rows:
             if seen < at_most:
-                kept.append((seen, text, label, own))
+                kept.append((seen, text, label, own or []))
             elif (place := int(generator.integers(seen + 1))) < at_most:
-                kept[place] = (seen, text, label, own)
+                kept[place] = (seen, text, label, own or [])
             seen += 1
     cells = {column: BadCell(column).value for column in (*corpus.schema.crossed, *corpus.schema.typed)}
     bad = {kind for *_, kind in corpus.noted or ()}
@@ -183,13 +182,9 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
     if isinstance(source, Corpus):
         return Made(source)
     if isinstance(source, Result) and source.folder is None:
-        whole = completed(config, source.release.schema, source.statement)
-        return Made(
-            _open_made(source.to_arrow(), whole, declared, written=_written(source.release.schema)),
-            schema=source.release.schema,
-            statement=source.statement,
-            release=source.release,
-        )
+        made, whole = source.release, completed(config, source.release.schema, source.statement)
+        opened = _open_made(source.to_arrow(), whole, declared, written=_written(made.schema))
+        return Made(opened, schema=made.schema, statement=source.statement, release=made)
     source = _of_result(source)
     if not isinstance(source, (str, os.PathLike)):
         return Made(_open_made(source, config, declared))
@@ -205,21 +200,14 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
             "Give an output folder of `understudy run` or a table.",
         )
     releases = sorted(folder.shareable.glob("*.release"))
-    made = load_release(releases[0]) if len(releases) == 1 else None
+    release = load_release(releases[0]) if len(releases) == 1 else None
     stated = folder.shareable / "statement.json"
-    statement = made.statement if made is not None else load_statement(stated) if stated.exists() else None
+    statement = release.statement if release is not None else load_statement(stated) if stated.exists() else None
     written = schema_of_table(folder.shareable)
-    schema = None if statement is None else written  # a baseline's are not the real table's
-    whole = completed(config, schema, statement)
-    return Made(
-        file=table,
-        sha256=_sha256(table),
-        table=_open_made(table, whole, declared, written=_written(written, table), schema=written),
-        folder=folder,
-        schema=schema,
-        statement=statement,
-        release=made,
-    )
+    known = None if statement is None else written  # a baseline's schema is not the real table's
+    digest, whole = _sha256(table), completed(config, known, statement)
+    opened = _open_made(table, whole, declared, written=_written(written, table), schema=written)
+    return Made(opened, folder, known, statement, table, digest, release)
 
 
 def _open_made(
@@ -298,51 +286,44 @@ def open_beside(source: Table, made: Made) -> Corpus:
 
 
 @dataclass(frozen=True)
-class Others:
-    """Tables other than the real and the synthetic one: paths, or tables in memory."""
-
-    holdout: Any = None
-    recipient: Any = None
-    beside: Mapping[str, Any] = field(default_factory=dict)
-
-
-def _apart(options: Mapping[str, Any]) -> tuple[dict[str, Any], Others]:
-    """Separate tables from settings: return the settings, with a name in place of each table in memory, and the
-    tables."""
-    settings = dict(options)
-    held = {name: settings.get(name) for name in ("holdout", "recipient")}
-    for name, table in held.items():
-        if table is not None and not isinstance(table, (str, os.PathLike)):
-            settings[name] = f"the {name}"
-    beside = settings.get("beside", ())
-    if isinstance(beside, Mapping):
-        settings["beside"] = [f"{name}=table" for name in beside]
-    else:
-        pairs = (each.partition("=") for each in EvaluationParameters(beside=beside).beside)
-        beside = {name: path for name, _, path in pairs}
-    return settings, Others(**held, beside=beside)
-
-
-@dataclass(frozen=True)
 class Comparison:
     """The tables that a real one is compared with, and the settings.
 
     Args:
         config: completed by what the folder of the synthetic table says.
+        others: ``holdout`` and ``recipient``: paths, tables in memory, or None.
+        beside: paths or tables in memory, by name.
         folder: where the results are kept, if anywhere.
     """
 
     config: EvaluationConfig
     made: Made
-    others: Others
+    others: Mapping[str, Any]
+    beside: Mapping[str, Any]
     folder: OutputFolder | None
+
+
+def _apart(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Mapping[str, Any]]:
+    """Separate tables from settings: return the settings, with a name in place of each table in memory, and the
+    tables."""
+    settings = dict(options)
+    others = {name: settings.get(name) for name in ("holdout", "recipient")}
+    for name, table in others.items():
+        if table is not None and not isinstance(table, (str, os.PathLike)):
+            settings[name] = f"the {name}"
+    beside = settings.get("beside", ())
+    if isinstance(beside, Mapping):
+        settings["beside"] = [f"{name}=table" for name in beside]
+        return settings, others, beside
+    pairs = (each.partition("=") for each in EvaluationParameters(beside=beside).beside)
+    return settings, others, {name: path for name, _, path in pairs}
 
 
 @contextmanager
 def opened(real: Table, synthetic: Table, options: Mapping[str, Any]) -> Iterator[tuple[Corpus, Comparison]]:
     """Open the real table and the synthetic one, with the same columns. Reads no private text."""
     require_evaluate()
-    settings, others = _apart(options)
+    settings, others, beside = _apart(options)
     if not isinstance(real, Corpus | Result):
         settings = {name: value for name, value in as_table(real, settings)[1].items() if name in settings}
     config = EvaluationConfig(**settings)
@@ -363,9 +344,10 @@ def opened(real: Table, synthetic: Table, options: Mapping[str, Any]) -> Iterato
                 )
         if output is not None and not is_in_use(output.private):
             remove_leftovers(output.private)
-        corpus = open_real(real, config, None if output is None else output.private)
-        if not isinstance(real, Corpus):
-            stack.enter_context(corpus)
+        if isinstance(real, Corpus):
+            corpus = real
+        else:
+            corpus = stack.enter_context(_open_real(real, config, None if output is None else output.private))
         if corpus.schema.form != made.table.schema.form:
             raise ConfigError(
                 "The texts of the real and the synthetic table have different parts.",
@@ -376,7 +358,7 @@ def opened(real: Table, synthetic: Table, options: Mapping[str, Any]) -> Iterato
                 "The real table and the synthetic one were opened with different typed columns.",
                 "Open both with the same columns (columns=...), or both without.",
             )
-        yield corpus, Comparison(config, made, others, folder)
+        yield corpus, Comparison(config, made, others, beside, folder)
 
 
 _OF_READING = ("format", "delimiter", "quotes", "encoding")
@@ -386,9 +368,11 @@ def as_the_run_read(config: EvaluationConfig, folder: OutputFolder | None) -> Ev
     """Return the configuration, completed by the folder's run with how its table is written; unchanged if that run's
     private half is not here."""
     begun = {} if folder is None else begun_settings(folder.private, SYSTEM)
-    told: dict[str, Any] = {name: begun[name] for name in _OF_READING if begun.get(name)}
-    told = {name: value for name, value in told.items() if name not in config.model_fields_set}
-    return config.model_copy(update=told)
+    return _with_defaults(config, {name: begun[name] for name in _OF_READING if begun.get(name)})
+
+
+def _with_defaults(config: EvaluationConfig, values: Mapping[str, Any]) -> EvaluationConfig:
+    return config.model_copy(update={k: v for k, v in values.items() if k not in config.model_fields_set})
 
 
 def completed(config: EvaluationConfig, schema: PublicSchema | None, statement: Statement | None) -> EvaluationConfig:
@@ -403,20 +387,16 @@ def completed(config: EvaluationConfig, schema: PublicSchema | None, statement: 
         told["columns"] = {column.name: column.to_json() for column in schema.columns}
     if statement is not None and statement.unit.kind == "owner" and config.owner is None:
         told |= {"owner": statement.unit.column, "max_records_per_owner": statement.unit.max_records}
-    if (config.record_columns or text_columns(config.text) or None) not in (
-        *(None, told.get("record_columns") if config.record_columns else told.get("text")),
-    ):
-        told = {}
-    told = {name: value for name, value in told.items() if name not in config.model_fields_set}
-    label = config.label or told.get("label")
-    if label is not None and label == schema.label and schema.labels and not (config.labels or config.labels_from_data):
-        told["labels"] = schema.labels
-    return config.model_copy(update=told)
+    own = config.record_columns or text_columns(config.text) or None
+    if own in (None, told.get("record_columns" if config.record_columns else "text")):
+        config = _with_defaults(config, told)
+    undeclared = not (config.labels or config.labels_from_data)
+    if undeclared and schema.labels and config.label is not None and config.label == schema.label:
+        config = config.model_copy(update={"labels": schema.labels})
+    return config
 
 
-def open_real(real: Table, config: EvaluationConfig, private: Path | None) -> Corpus:
-    if isinstance(real, Corpus):
-        return real
+def _open_real(real: Result | TableSource, config: EvaluationConfig, private: Path | None) -> Corpus:
     if isinstance(real, Result):
         raise ConfigError(
             "The first table is the output of a run, not a real table.",

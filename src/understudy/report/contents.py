@@ -26,7 +26,6 @@ from understudy.release.statement import Statement, load_statement
 from understudy.run.outputs import schema_of_table
 from understudy.schema.columns import Column
 from understudy.schema.transcript import TextForm
-from understudy.text.vocabulary.words import split_words
 
 MOST = 2000
 """Largest number of texts for topics and the map; embedding more would take minutes."""
@@ -121,8 +120,7 @@ def _summary(
     sample = replace(sample, labels=labels if len(labels) == len(texts) else None)
     if columns and len(cells) == len(texts):
         sample = replace(sample, cells=np.array(cells, np.int32), columns=columns)
-    words = [split_words(text) for text in sample.texts]
-    profile = profiles({SYNTHETIC: sample}, {SYNTHETIC: words})
+    profile = profiles({SYNTHETIC: sample})
     try:
         require_evaluate()
     except ConfigError as missing:
@@ -130,9 +128,9 @@ def _summary(
         return {"overview": Overview(profile, (), ()), "no_map": why}
     some = sample.at_most(MOST, seed=seed)
     if embedder is not None:
-        some = some.with_embeddings(embedder.embed(some.texts))
+        some = replace(some, embeddings=embedder.embed(some.texts))
     overview = replace(make_overview({SYNTHETIC: some}, seed=seed), profiles=profile)
+    words, several = sample.words, len(sample) > 1
     total = sum(map(len, words))
-    several = len(sample) > 1
     values = distinct_values(words, SYNTHETIC, total=total, seed=seed, resamples=RESAMPLES) if several else ()
     return {"values": tuple(replace(each, reads_private=False) for each in values), "overview": overview}

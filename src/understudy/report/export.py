@@ -16,7 +16,7 @@ from understudy.base.display import printable
 from understudy.base.errors import ConfigError, StorageError
 from understudy.base.files import atomic_file, shared_folder
 from understudy.corpus.write import write_table
-from understudy.evaluate.metrics.results import ReleasedMetrics
+from understudy.evaluate.metrics.results import HEADS, ReleasedMetrics, cells_of
 from understudy.evaluate.synthetic import (
     Row,
     other_columns,
@@ -243,13 +243,10 @@ def _columns(run: _Run, columns: Iterable[str]) -> list[str]:
 def _metrics(released: ReleasedMetrics | None) -> list[str]:
     if released is None:
         return []
-    rows = [
-        (each.metric.title, each.of, "-" if each.value is None else f"{each.value:.4g}") for each in released.values
-    ]
     cost = f"Computed on the real texts and released with noise, for {released.budget} in addition to the above."
     if not released.private:
         cost = f"**{NOT_PRIVATE}**: computed on the real texts with the noise off or seeded."
-    return ["## Metrics", cost, _table(("metric", "of", "value"), rows)]
+    return ["## Metrics", cost, _table(HEADS[:3], [cells_of(each)[:3] for each in released.values])]
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

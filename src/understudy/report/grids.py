@@ -184,9 +184,12 @@ def label_rows(overview: Overview, charged: Sequence[MetricValue]) -> tuple[Shar
     }
     if paid := _charged_shares(charged, "label_share"):
         shares[CHARGED] = paid
-    labels = sorted({label for of_table in shares.values() for label in of_table})
-    rows = [Shares(label, {of: of_table.get(label, 0.0) for of, of_table in shares.items()}) for label in labels]
-    return tuple(sorted(rows, key=lambda row: -row.largest))
+    return tuple(sorted(_by_name(shares), key=lambda row: (-row.largest, row.name)))
+
+
+def _by_name(tables: Mapping[str, Mapping[str, float]]) -> tuple[Shares, ...]:
+    names = dict.fromkeys(name for of_table in tables.values() for name in of_table)
+    return tuple(Shares(name, {of: of_table.get(name, 0.0) for of, of_table in tables.items()}) for name in names)
 
 
 def charged_length_rows(charged: Sequence[MetricValue]) -> tuple[Shares, ...]:
@@ -204,13 +207,7 @@ def column_rows(overview: Overview | None, release: Release | None) -> dict[str,
     declared = {column.name: column for column in release.schema.columns} if release is not None else {}
     for name, noisy in (histograms_of(release) if release is not None else {}).items():
         shares.setdefault(name, {})[CHARGED] = _shares_of(declared[name].by_title(noisy.tolist()))
-    return {
-        name: tuple(
-            Shares(cell, {of: known.get(cell, 0.0) for of, known in tables.items()})
-            for cell in dict.fromkeys(cell for known in tables.values() for cell in known)
-        )
-        for name, tables in shares.items()
-    }
+    return {name: _by_name(tables) for name, tables in shares.items()}
 
 
 def _shares_of(counts: Mapping[str, float]) -> dict[str, float]:

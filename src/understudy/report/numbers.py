@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from collections.abc import Mapping
 
 from markupsafe import Markup, escape
 
@@ -73,6 +75,20 @@ def cut(text: str, longest: int) -> str:
     ('base…', 'base')
     """
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def as_record(text: str) -> Mapping[str, str] | None:
+    """Return the fields of a text that is a JSON object; None for any other text."""
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(fields, dict):
+        return None
+    return {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in fields.items()
+    }
 
 
 def paragraphs(text: str) -> Markup:

@@ -21,7 +21,9 @@ from markupsafe import Markup
 from understudy.base.display import DIRECTIONS
 from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.base.files import PRIVATE_MODE, SHARED_MODE, atomic_file
-from understudy.report.numbers import hundredths, paragraphs, percent, short, span
+from understudy.report.charts import bars
+from understudy.report.grids import BETTER, SIGNS, largest, table_words
+from understudy.report.numbers import as_record, hundredths, paragraphs, percent, short, span
 
 
 def render(template: str, **values: Any) -> str:
@@ -30,18 +32,8 @@ def render(template: str, **values: Any) -> str:
     Control characters, which HTML may not contain, are shown as visible symbols.
     """
     style, script = report_file("style.css"), report_file("page.js")
-    page = (
-        environment()
-        .get_template(template)
-        .render(
-            policy=policy(style, script),
-            style=Markup(style),
-            script=Markup(script),
-            version=version("understudy"),
-            **values,
-        )
-    )
-    return visible(page)
+    inline = {"policy": policy(style, script), "style": Markup(style), "script": Markup(script)}
+    return visible(environment().get_template(template).render(version=version("understudy"), **inline, **values))
 
 
 def visible(page: str) -> str:
@@ -126,4 +118,5 @@ def environment(*packages: str) -> Environment:
     made.policies["json.dumps_function"] = lambda value, **options: json.dumps(_visible(value), **options)
     made.filters.update(short=short, percent=percent, hundredths=hundredths, span=span, paragraphs=paragraphs)
     made.filters["quoted"] = shlex.quote
+    made.globals.update(bars=bars, largest=largest, words=table_words, signs=SIGNS, better=BETTER, as_record=as_record)
     return made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -38,7 +37,6 @@ from understudy.release import PublicSchema, Release
 from understudy.release.statement import FALSE_ALARMS, Statement
 from understudy.report import grids
 from understudy.report.charts import (
-    bars,
     colours_of,
     dots_chart,
     lengths_chart,
@@ -101,20 +99,6 @@ class Samples(NamedTuple):
     size: int
 
 
-def as_record(text: str) -> Mapping[str, str] | None:
-    """Return the fields of a text that is a JSON object; None for any other text."""
-    try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(fields, dict):
-        return None
-    return {
-        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        for name, value in fields.items()
-    }
-
-
 def samples_of(
     texts: Sequence[SyntheticText], *, seed: int, each: int = 3, labels: int | None = LABELS_SHOWN
 ) -> tuple[Samples, ...]:
@@ -159,10 +143,6 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         "sections": [(anchor, title) for anchor, title in titles.items() if there.get(anchor, True)],
         "unit": statement.unit.kind,
         "charts": _charts(contents),
-        "bars": bars,
-        "largest": grids.largest,
-        "better": grids.BETTER,
-        "signs": grids.SIGNS,
         "spending": spending(statement),
         "looks": looks,
         "columns": columns,
@@ -174,7 +154,6 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         },
         "map": None if overview is None else _map(overview),
         "samples": samples_of(contents.texts, seed=seed),
-        "as_record": as_record,
         "ceiling": any(each.of == REAL_ALL for each in families["utility"]),
         "floor": any(each.of in grids.FLOORS for each in families["utility"]),
         "majority": any(each.of == MAJORITY for each in families["utility"]),
@@ -187,7 +166,6 @@ def view(contents: Contents, *, seed: int) -> dict[str, Any]:
         "together": _together(contents),
         "charged_table": [grids.CHARGED],
         "settings": _settings(contents.settings),
-        "words": grids.table_words,
         "recipe": "" if contents.release is None else recipe(contents.release, contents.texts),
         "writers": sorted({text.model for text in contents.texts if text.model}),
         "audit": contents.audit,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, PrivacyError, ResumeError, UnderstudyWarning, bug
 from understudy.corpus import Corpus
-from understudy.corpus.verified import Contents
+from understudy.corpus.verified import VerifiedCorpus
 from understudy.ledger.store import RunStore
 from understudy.ledger.values import Sketch
 from understudy.privacy.measurement import Batches, OpenQuery, Query, Rates, measure, select
@@ -201,7 +201,6 @@ def pay(
     dataset: str,
     plan: Plan,
     corpus: Corpus,
-    found: Contents | None,
     session: Session,
     listener: Listener,
     *,
@@ -212,7 +211,7 @@ def pay(
 
     Args:
         ledger: None if the noise is off or seeded.
-        found: the corpus's content, by which a resumed run recognises it; None without a ledger.
+        corpus: with a ledger a :class:`VerifiedCorpus`, by whose contents a resumed run recognises it.
         known_only: refuse data that the ledger does not know: neither their texts nor each of their files.
     """
     if ledger is None:
@@ -220,7 +219,8 @@ def pay(
         listener.say("NOT PRIVATE: noise is off or seeded; nothing is charged and no promise holds.")
         receipt = Receipt(session.store.run_id, plan)
         return Paid(session.witness.door(_door(plan, receipt, session, None, "")), b"insecure")
-    assert found is not None
+    assert isinstance(corpus, VerifiedCorpus)
+    found = corpus.contents
     known = corpus.identity(ledger.fingerprint_key, texts=found.texts)
     kept = session.store.value(_FINGERPRINT)
     if kept is not None and bytes(kept["sha"]).decode() != found.digest:

@@ -25,7 +25,7 @@ from understudy.base.lazy import quiet_libraries
 from understudy.corpus import Corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.secrets import check_records_per_secret
-from understudy.corpus.verified import Contents, VerifiedCorpus, contents
+from understudy.corpus.verified import VerifiedCorpus
 from understudy.methods.additions.base import Addition, Releasing
 from understudy.methods.base import Method, Preparation, ReleaseTools
 from understudy.methods.registry import load_release
@@ -73,14 +73,12 @@ class _Ready:
 
     Args:
         corpus: verified not to change.
-        found: what was read to recognise it later; None without a ledger.
         records: the bounded corpus, without the key that comes with the charge.
         prepared: the result of the method's ``prepare``.
         planned: the Release without content.
     """
 
     corpus: Corpus
-    found: Contents | None
     records: BoundedCorpus
     plan: Plan
     preparation: Preparation
@@ -116,7 +114,7 @@ def make_release(
 
         # 2. Charge the whole plan, synced before any noise is drawn. A table without rows is charged like any other:
         #    whether it has one is private, as an empty table and one with a single record are neighbours.
-        paid = pay(ready.ledger, job.promise.dataset, ready.plan, ready.corpus, ready.found, session, listener)
+        paid = pay(ready.ledger, job.promise.dataset, ready.plan, ready.corpus, session, listener)
         places = np.frombuffer(job.table.places(session.folder.root), np.uint8)
         session.store.keep_once(SOURCE, lambda: {"places": places})
         at = _opened(session, job, ready, paid, listener)
@@ -219,12 +217,10 @@ def _prepare(
         resuming=session.begun,
     )
     _tell_plan(session, job, plan, listener)
-    found = None
+    rows = ""
     if ledger is not None:
-        found = contents(corpus, ledger.fingerprint_key, engine)
-        if not session.begun:  # a charged run resumes with any share of bad rows
-            corpus.require_usable(found.bad_share)
-        corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
+        corpus = VerifiedCorpus.read(corpus, ledger.fingerprint_key, resumed=session.begun, engine=engine)
+        rows = corpus.contents.digest
     if plan.unit.kind == "secret":
         finder = table.finder(corpus)
         check_records_per_secret(corpus, finder, plan.unit.max_records)
@@ -249,13 +245,13 @@ def _prepare(
         )
     json_records, no_key = bool(corpus.schema.record_columns), b""  # the key comes with the charge
     records = BoundedCorpus(corpus, plan.unit, no_key, json_records, engine, form=corpus.schema.form)
-    scratch = session.scratch_of("" if found is None else found.digest, own_scratch)
+    scratch = session.scratch_of(rows, own_scratch)
     additions = tuple(each.prepare(preparation) for each in job.additions)
     prepared = _prepared(method, records, preparation, plan=plan)
     if is_rehearsed(method) and not session.begun:
         prepare = partial(_prepared, method, plan=plan)
         rehearse(method, plan, planned, records, corpus.schema, preparation, prepare)
-    return _Ready(corpus, found, records, plan, preparation, additions, prepared, planned, writing, ledger, scratch)
+    return _Ready(corpus, records, plan, preparation, additions, prepared, planned, writing, ledger, scratch)
 
 
 def _opened(session: Session, job: Job, ready: _Ready, paid: Paid, listener: Listener) -> Releasing:

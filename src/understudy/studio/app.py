@@ -24,7 +24,6 @@ from understudy.base.errors import ConfigError, LedgerError, UnderstudyError
 from understudy.ledger import Balance, Dataset, Ledger, default_location
 from understudy.ledger.values import both, numbers, unit_words, what_remains
 from understudy.privacy.guarantee import Budget, SecretBudget
-from understudy.report.grids import BETTER, SIGNS
 from understudy.report.numbers import short
 from understudy.report.page import environment, report_file, visible
 from understudy.report.svg import Frame, Scale, counted, path, svg_image, tag, x_axis, y_axis
@@ -141,7 +140,7 @@ def _page(template: str, section: str, *, status: int = 200, **values: Any) -> R
 
 
 def _part(template: str, *, status: int = 200, **values: Any) -> Response:
-    made = environment("understudy.studio").get_template(template).render(signs=SIGNS, better=BETTER, **values)
+    made = environment("understudy.studio").get_template(template).render(**values)
     return HTMLResponse(visible(made), status)
 
 

@@ -19,7 +19,7 @@ from understudy.ledger.store import is_in_use
 from understudy.release.statement import Statement
 from understudy.report.contents import read_statement
 from understudy.report.grids import KEY, by_table, by_training, first_values
-from understudy.report.views import as_record, promised
+from understudy.report.views import promised
 from understudy.run.outputs import OutputFolder, find_table
 from understudy.run.progress import Progress, read_progress
 
@@ -220,7 +220,6 @@ def texts_page(run: FoundRun, *, label: str | None, number: str) -> dict[str, An
         "last": last,
         "count": len(fitting),
         "first_shown": (page - 1) * PER_PAGE + 1,
-        "as_record": as_record,
         "table": first_rows(run.folder.shareable) if page == 1 and label is None else [],
     }
 

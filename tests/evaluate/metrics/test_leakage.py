@@ -25,9 +25,8 @@ from understudy.evaluate.metrics.leakage import (
     measure_neighbours,
     measure_replay,
     measure_rows,
-    normal_words,
 )
-from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.sample import Sample, normal_words
 from understudy.evaluate.metrics.value import MetricValue
 from understudy.schema.columns import declared_columns
 

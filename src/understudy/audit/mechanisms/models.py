@@ -448,12 +448,6 @@ def seq_pate(
         query = TeacherAnswers(charge.query, faculty(), questions(charge.query.questions), answers)
         sums.append(Measured(charge.mechanism, query))  # type: ignore[arg-type]
     mine = _MINE if unit.kind == "owner" else _MINE[:1]
-    return SumAttack(
-        sums,
-        trained(_OTHERS, unit),
-        trained([*mine, *_OTHERS], unit),
-        Claim(
-            tuple(each.mechanism.event for each in sums),
-            float(budget.delta) if noise == "gaussian" else 0.0,
-        ),
-    )
+    delta = float(budget.delta) if noise == "gaussian" else 0.0
+    claim = Claim(tuple(each.mechanism.event for each in sums), delta)
+    return SumAttack(sums, trained(_OTHERS, unit), trained([*mine, *_OTHERS], unit), claim)

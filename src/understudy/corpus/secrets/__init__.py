@@ -200,8 +200,7 @@ def secrets_of_records(corpus: Corpus, finder: SecretFinder) -> Iterator[set[str
     """
     is_json = bool(corpus.schema.record_columns)
     for batch in corpus.batches():
-        listed = batch.secrets or [[] for _ in batch.texts]
-        for text, strings in zip(batch.texts, listed, strict=True):
+        for text, _, _, strings, _ in batch.rows:
             if is_json:  # in JSON "\\n" and '\\"' would be parts of words
                 text = "\n".join(leaves(list(json.loads(text).values()), everything=True))
             found = finder.find(corpus.schema.form.contents(text, everything=True))

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from understudy.corpus.normalise import fold, pieces
 from understudy.corpus.secrets import SecretFinder
 from understudy.corpus.secrets.detectors import Detector, make_detectors
 from understudy.evaluate.metrics import require_evaluate
@@ -27,7 +26,7 @@ from understudy.evaluate.metrics.intervals import (
     ratio,
     share,
 )
-from understudy.evaluate.metrics.sample import Sample, words_of
+from understudy.evaluate.metrics.sample import Sample, number_pairs
 from understudy.evaluate.metrics.value import HOLDOUT, SYNTHETIC, MetricValue, Setting, metric_named
 
 COPIED = 8
@@ -162,43 +161,28 @@ def measure_leakage(
     tables = {SYNTHETIC: synthetic} if holdout is None else {SYNTHETIC: synthetic, HOLDOUT: holdout}
     texts = {of: table.texts for of, table in tables.items()}
     replayed = measure_replay(real.texts, texts, public=public, detectors=detectors)
-    real_words = words_of(real.texts, normal_words)
-    words = {of: words_of(table, normal_words) for of, table in texts.items()}
+    words = {of: table.normal_words for of, table in tables.items()}
     return (
-        *measure_copying(real_words, words, seed=seed, resamples=resamples),
+        *measure_copying(real.normal_words, words, seed=seed, resamples=resamples),
         *measure_rows(real, tables),
-        *measure_near_duplicates(real_words, words, seed=seed),
+        *measure_near_duplicates(real.normal_words, words, seed=seed),
         *measure_neighbours(real, tables, seed=seed, resamples=resamples),
-        *(_disclosed(real, tables, real_words, words, seed=seed, promised=promised) if holdout is not None else ()),
+        *(() if holdout is None else _disclosed(real, synthetic, holdout, seed=seed, promised=promised)),
         *replayed,
     )
 
 
-def _disclosed(
-    real: Sample,
-    tables: Mapping[str, Sample],
-    real_words: Sequence[Sequence[str]],
-    words: Mapping[str, Sequence[Sequence[str]]],
-    **how: Any,
-) -> Iterator[MetricValue]:
+def _disclosed(real: Sample, synthetic: Sample, holdout: Sample, **how: Any) -> Iterator[MetricValue]:
     """Test disclosure by the longest phrase that a record shares with a synthetic text, and by embeddings."""
-    phrases = Phrases(words[SYNTHETIC], [*real_words, *words[HOLDOUT]]).longest().astype(np.float64)
+    records = [*real.normal_words, *holdout.normal_words]
+    phrases = Phrases(synthetic.normal_words, records).longest().astype(np.float64)
     yield from measure_disclosure(phrases[: len(real)], phrases[len(real) :], by="words in a row", **how)
-    near = [-_distances(records, tables[SYNTHETIC], 1).ravel() for records in (real, tables[HOLDOUT])]
+    near = [-_distances(table, synthetic, 1).ravel() for table in (real, holdout)]
     if all(map(len, near)):
         yield from measure_disclosure(*near, by="embeddings", **how)
 
 
 Ints = NDArray[np.int64]
-
-
-def normal_words(text: str) -> list[str]:
-    """Return the words of ``text`` without case and punctuation; for scripts without blanks, the characters.
-
-    >>> normal_words("Don't  PANIC, Zoë: 漢字!")
-    ['don', 't', 'panic', 'zoë', '漢', '字']
-    """
-    return [piece for piece in pieces(fold(text)) if piece[0].isalnum()]
 
 
 class Phrases:
@@ -250,7 +234,7 @@ class Phrases:
         level = n.bit_length() - 1
         ranks = self._ranks[min(level, len(self._ranks) - 1)]
         at = np.flatnonzero(self._end - np.arange(len(self._end)) >= n)
-        codes = _dense(ranks[at], ranks[at + n - 2**level])
+        codes = number_pairs(ranks[at], ranks[at + n - 2**level])
         texts = self._text[at]
         mine = texts < self._real
         pairs = np.unique(codes[mine].astype(np.int64) * self._real + texts[mine])
@@ -278,7 +262,7 @@ class Phrases:
         while (now := int(ranks[-1].max(initial=0))) > distinct:
             following = np.minimum(places + 2 ** (len(ranks) - 1), self._end)
             distinct = now
-            ranks.append(_dense(ranks[-1], ranks[-1][following]))
+            ranks.append(number_pairs(ranks[-1], ranks[-1][following]))
         return ranks[:-1] or ranks
 
     @cached_property
@@ -303,16 +287,6 @@ class Phrases:
             right = ranks[np.minimum(there + length, self._end[there])]
             length += np.where(left == right, 2**level, 0)
         return np.minimum(length, np.minimum(self._end[here] - here, self._end[there] - there))
-
-
-def _dense(first: NDArray[np.integer], second: NDArray[np.integer]) -> NDArray[np.int32]:
-    """Number pairs of numbers from 0, in the order of the pairs. Uses half the memory of NumPy's unique."""
-    keys = first.astype(np.int64) * (int(second.max(initial=0)) + 1) + second
-    order = np.argsort(keys)
-    keys = keys[order]
-    codes = np.zeros(len(keys), dtype=np.int32)
-    codes[order[1:]] = np.cumsum(keys[1:] != keys[:-1], dtype=np.int32)
-    return codes
 
 
 SIMILAR = (0.8, 0.9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from string import ascii_lowercase, digits
 from typing import Annotated
@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from understudy.evaluate.metrics import require_evaluate
-from understudy.evaluate.metrics.sample import Sample, words_of
+from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import Count, Number
-from understudy.schema.transcript import BEGINS, CALLS, TURNS, turns_of
+from understudy.schema.transcript import TURNS
 from understudy.text.vocabulary.terms import load_stop_words
-from understudy.text.vocabulary.words import split_words
 
 _BINS = 24
 _TERMS = 8
@@ -101,19 +100,18 @@ def make_overview(tables: Mapping[str, Sample], *, points: int = 1500, topics: i
     import sklearn.manifold  # noqa: F401  only libraries that are loaded can be limited
     from threadpoolctl import threadpool_limits
 
-    words = {name: words_of(table.texts, split_words) for name, table in tables.items()}
     with threadpool_limits(1):
-        placed = with_vectors(tables, words, seed=seed)
-        found = find_topics(placed, words, topics, seed=seed)
-        return Overview(profiles(tables, words), found, place_texts(placed, points, seed=seed))
+        vectors = vectors_of(tables, seed=seed)
+        found = find_topics(tables, vectors, topics, seed=seed)
+        return Overview(profiles(tables), found, place_texts(tables, vectors, points, seed=seed))
 
 
-def profiles(tables: Mapping[str, Sample], words: Mapping[str, Sequence[Sequence[str]]]) -> dict[str, Profile]:
+def profiles(tables: Mapping[str, Sample]) -> dict[str, Profile]:
     """Return each table's profile. All tables share bins of a whole number of words.
 
     The bins reach just beyond the 99th percentile of all tables together: the few longer texts are not counted.
     """
-    lengths = {name: np.array([len(text) for text in words[name]], dtype=np.int64) for name in tables}
+    lengths = {name: np.array([len(text) for text in table.words], dtype=np.int64) for name, table in tables.items()}
     pooled = np.concatenate([*lengths.values(), np.zeros(1, dtype=np.int64)])
     far = math.ceil(np.quantile(pooled, 0.99)) + 1
     width = math.ceil(far / _BINS)
@@ -132,37 +130,34 @@ def profiles(tables: Mapping[str, Sample], words: Mapping[str, Sequence[Sequence
     }
 
 
-_EDGES = {"turns": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), "words": (0, 1, 5, 10, 20, 40, 80, 160, 320)}
+_TURNS, _WORDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), (0, 1, 5, 10, 20, 40, 80, 160, 320)  # first values of bins
 
 
 def _shape_counts(table: Sample) -> dict[str, dict[str, int]]:
-    """Count, for texts with parts, their turns, who begins, and the lengths of parts, in public bins."""
+    """Count, for texts with parts, their turns, who begins, acts, calls, and the lengths of parts, in public bins."""
     if table.parts is None:
         return {}
-    found: dict[str, dict[str, int]] = {}
-    if table.form.roles:
-        found[TURNS] = _binned([len(turns_of(parts)) for parts in table.parts], _EDGES["turns"])
-        began = Counter(parts[0].name for parts in table.parts if parts)
-        found[BEGINS] = {role: began[role] for role in table.form.roles}
-    parts = [part for parts in table.parts for part in parts]
-    if table.form.acts:
-        acts = Counter(part.act for part in parts if not part.tool)
-        found["acts"] = {act or "none": acts[act] for act in ("", *table.form.acts)}
-    if table.form.tools:
-        calls = Counter(part.tool for part in parts if part.calls)
-        found[CALLS] = {tool: calls[tool] for tool in table.form.tools}
-    for name in table.form.names:
-        words = [len(split_words(part.content)) for part in parts if part.name == name and not part.tool]
-        found[f"words of {name}"] = _binned(words, _EDGES["words"])
-    return found
+    return {
+        title: dict(zip(names, np.bincount(values, minlength=len(names)).tolist(), strict=True))
+        if names
+        else _binned(values, _TURNS if title == TURNS else _WORDS)
+        for title, names, values in table.shapes
+    }
 
 
-def _binned(values: Sequence[int], edges: Sequence[int]) -> dict[str, int]:
-    places = np.searchsorted(np.array(edges), np.array(values, dtype=np.int64), side="right") - 1
-    counts = np.bincount(places, minlength=len(edges)).tolist()
-    ends = [edge - 1 for edge in edges[1:]]
-    titles = [f"{low}" if low == high else f"{low} to {high}" for low, high in zip(edges, ends, strict=False)]
-    return dict(zip([*titles, f"{edges[-1]} or more"], counts, strict=True))
+def _binned(values: NDArray[np.int64], edges: Sequence[int]) -> dict[str, int]:
+    counts = np.bincount(np.searchsorted(np.array(edges), values, side="right") - 1, minlength=len(edges)).tolist()
+    return dict(zip(bin_titles(edges), counts, strict=True))
+
+
+def bin_titles(edges: Sequence[int]) -> list[str]:
+    """Return the titles of bins of whole numbers, of which the last is open, by their first numbers.
+
+    >>> bin_titles([0, 1, 5])
+    ['0', '1 to 4', '5 or more']
+    """
+    pairs = ((low, after - 1) for low, after in pairwise(edges))
+    return [*(f"{low}" if low == high else f"{low} to {high}" for low, high in pairs), f"{edges[-1]} or more"]
 
 
 def _cell_counts(table: Sample) -> dict[str, dict[str, int]]:
@@ -172,19 +167,17 @@ def _cell_counts(table: Sample) -> dict[str, dict[str, int]]:
     return {column.name: column.by_title(found.tolist()) for column, found in zip(table.columns, counts, strict=True)}
 
 
-def with_vectors(
-    tables: Mapping[str, Sample], words: Mapping[str, Sequence[Sequence[str]]], *, seed: int
-) -> Mapping[str, Sample]:
-    """Return the tables unchanged if all have embeddings, else with those of latent semantic analysis.
+def vectors_of(tables: Mapping[str, Sample], *, seed: int) -> dict[str, NDArray[np.float32]]:
+    """Return the embeddings of each table's texts if all have some, else vectors of latent semantic analysis.
 
     That is TF-IDF of the words of all tables, cut to 50 singular values.
     """
-    if all(table.embeddings is not None for table in tables.values()):
-        return tables
-    vectors = _from_words([text for of_table in words.values() for text in of_table], seed)
+    known = {name: table.embeddings for name, table in tables.items() if table.embeddings is not None}
+    if len(known) == len(tables):
+        return known
+    vectors = _from_words([text for table in tables.values() for text in table.words], seed)
     ends = np.cumsum([len(table) for table in tables.values()])
-    split = np.split(vectors, ends[:-1])
-    return {name: table.with_embeddings(part) for (name, table), part in zip(tables.items(), split, strict=True)}
+    return dict(zip(tables, np.split(vectors, ends[:-1]), strict=True))
 
 
 def _from_words(words: Sequence[Sequence[str]], seed: int) -> NDArray[np.float32]:
@@ -200,12 +193,12 @@ def _from_words(words: Sequence[Sequence[str]], seed: int) -> NDArray[np.float32
 
 
 def find_topics(
-    tables: Mapping[str, Sample], words: Mapping[str, Sequence[Sequence[str]]], most: int, *, seed: int
+    tables: Mapping[str, Sample], vectors: Mapping[str, NDArray[np.float32]], most: int, *, seed: int
 ) -> tuple[Topic, ...]:
     """Cluster all tables' texts by k-means, with equal weight for each table. Return the topics, the largest first."""
     from sklearn.cluster import KMeans
 
-    vectors = {name: table.embeddings for name, table in tables.items() if table.embeddings is not None and len(table)}
+    vectors = {name: of_table for name, of_table in vectors.items() if len(of_table)}
     if not vectors:
         return ()
     together = np.concatenate(list(vectors.values()))
@@ -214,7 +207,7 @@ def find_topics(
     model = KMeans(clusters, n_init=1, random_state=seed).fit(together, sample_weight=weights)
     ends = np.cumsum([len(of_table) for of_table in vectors.values()])
     by_table = dict(zip(vectors, np.split(model.labels_, ends[:-1]), strict=True))
-    terms = topic_terms([text for name in vectors for text in words[name]], model.labels_)
+    terms = topic_terms([text for name in vectors for text in tables[name].words], model.labels_)
     shares = {name: np.bincount(topics, minlength=clusters) / len(topics) for name, topics in by_table.items()}
     return tuple(
         Topic(terms[topic], {name: float(of_table[topic]) for name, of_table in shares.items()})
@@ -244,19 +237,23 @@ def topic_terms(words: Sequence[Sequence[str]], topics: NDArray[np.integer]) -> 
     return {topic: heaviest(of_topic) for topic, of_topic in counts.items()}
 
 
-def place_texts(tables: Mapping[str, Sample], points: int, *, seed: int) -> tuple[Point, ...]:
-    """Sample at most ``points`` texts, the same share of each table, and place them on the map. All tables need
-    embeddings."""
-    shown = {name: table.at_most(points // len(tables), seed=seed) for name, table in tables.items() if len(table)}
-    vectors = [table.embeddings for table in shown.values() if table.embeddings is not None]
-    if not vectors:
+def place_texts(
+    tables: Mapping[str, Sample], vectors: Mapping[str, NDArray[np.float32]], points: int, *, seed: int
+) -> tuple[Point, ...]:
+    """Sample at most ``points`` texts, the same share of each table, and place them on the map."""
+    shown = {
+        of: replace(table, embeddings=vectors[of]).at_most(points // len(tables), seed=seed)
+        for of, table in tables.items()
+        if len(table)
+    }
+    if not shown:
         return ()
     texts = [
         (of, label, _shortened(text))
         for of, table in shown.items()
         for text, label in zip(table.texts, table.labels or [""] * len(table), strict=True)
     ]
-    found = places(np.concatenate(vectors), seed=seed).tolist()
+    found = places(np.concatenate([table.embeddings for table in shown.values()]), seed=seed).tolist()
     return tuple(Point(x, y, of, label, text) for (x, y), (of, label, text) in zip(found, texts, strict=True))
 
 

@@ -125,14 +125,7 @@ class Evaluation:
         not found are left out."""
         found: dict[Family, list[tuple[str, ...]]] = {
             family: [
-                (
-                    measured.metric.title,
-                    measured.of,
-                    "-" if measured.value is None else f"{measured.value:.4g}",
-                    "" if measured.interval is None else f"{measured.interval.low:.4g} to {measured.interval.high:.4g}",
-                    _settings(measured),
-                    measured.note,
-                )
+                cells_of(measured)
                 for measured in self.of_family(family)
                 if measured.value is not None or not measured.metric.name.startswith("pii_")
             ]
@@ -164,9 +157,13 @@ def _rounded(value: float | None) -> str:
 HEADS = ("metric", "of", "value", "interval", "settings", "note")
 
 
-def _settings(measured: MetricValue) -> str:
+def cells_of(measured: MetricValue) -> tuple[str, ...]:
+    """Return a value's row of a table with the columns :data:`HEADS`."""
     shown = [f"{name} {setting}" for name, setting in measured.settings.items()]
-    return ", ".join(shown if measured.sample_size is None else [*shown, plural(measured.sample_size, "text")])
+    settings = ", ".join(shown if measured.sample_size is None else [*shown, plural(measured.sample_size, "text")])
+    value = "-" if measured.value is None else f"{measured.value:.4g}"
+    interval = f"{measured.interval.low:.4g} to {measured.interval.high:.4g}" if measured.interval else ""
+    return measured.metric.title, measured.of, value, interval, settings, measured.note
 
 
 @dataclass(frozen=True)

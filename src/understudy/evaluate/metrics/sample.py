@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.corpus.normalise import fold, pieces
 from understudy.schema.columns import Column
-from understudy.schema.transcript import PLAIN, Part, TextForm
+from understudy.schema.transcript import BEGINS, CALLS, PLAIN, TURNS, Part, TextForm, turns_of
+from understudy.text.vocabulary.words import split_words
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,6 +68,23 @@ class Sample:
         return cls(tuple(map(form.contents, texts)), parts=tuple(form.parse(text) or () for text in texts), form=form)
 
     @property
+    def shapes(self) -> Iterator[tuple[str, tuple[str, ...], NDArray[np.int64]]]:
+        """Return the shapes of texts that have parts: a title, the names of the values if they are categories, and a
+        number (``Int64[n]``) for each text or each such part."""
+        texts, parts = self.parts or (), [part for parts in self.parts or () for part in parts]
+        if roles := self.form.roles:
+            yield TURNS, (), _numbers(len(turns_of(each)) for each in texts)
+            yield BEGINS, roles, _numbers(roles.index(each[0].name) for each in texts if each)
+        if acts := self.form.acts:
+            done = [part.act for part in parts if not part.tool]
+            yield "acts", ("none", *acts), _numbers(acts.index(act) + 1 if act else 0 for act in done)
+        if tools := self.form.tools:
+            yield CALLS, tools, _numbers(tools.index(part.tool) for part in parts if part.calls)
+        for name in self.form.names:
+            own = [part.content for part in parts if part.name == name and not part.tool]
+            yield f"words of {name}", (), _numbers(len(split_words(text)) for text in own)
+
+    @property
     def transcripts(self) -> tuple[str, ...]:
         """Return the texts with the names of their parts, as language models see them."""
         return self.texts if self.parts is None else tuple(map(self.form.render, self.parts))
@@ -82,8 +102,38 @@ class Sample:
         middle = len(self) // 2
         return self.take(np.sort(order[:middle])), self.take(np.sort(order[middle:]))
 
-    def with_embeddings(self, embeddings: NDArray[np.float32]) -> Sample:
-        return replace(self, embeddings=embeddings)
+    @cached_property
+    def words(self) -> list[list[str]]:
+        """Return the words of each text, as metrics and charts count them."""
+        return words_of(self.texts, split_words)
+
+    @cached_property
+    def normal_words(self) -> list[list[str]]:
+        """Return the words of each text without case and punctuation, as a search for copies compares them."""
+        return words_of(self.texts, normal_words)
+
+
+def _numbers(values: Iterable[int]) -> NDArray[np.int64]:
+    return np.array(list(values), dtype=np.int64)
+
+
+def normal_words(text: str) -> list[str]:
+    """Return the words of ``text`` without case and punctuation; for scripts without blanks, the characters.
+
+    >>> normal_words("Don't  PANIC, Zoë: 漢字!")
+    ['don', 't', 'panic', 'zoë', '漢', '字']
+    """
+    return [piece for piece in pieces(fold(text)) if piece[0].isalnum()]
+
+
+def number_pairs(first: NDArray[np.integer], second: NDArray[np.integer]) -> NDArray[np.int32]:
+    """Number pairs of numbers from 0, in the order of the pairs. Uses half the memory of NumPy's unique."""
+    keys = first.astype(np.int64) * (int(second.max(initial=0)) + 1) + second
+    order = np.argsort(keys)
+    keys = keys[order]
+    codes = np.zeros(len(keys), dtype=np.int32)
+    codes[order[1:]] = np.cumsum(keys[1:] != keys[:-1], dtype=np.int32)
+    return codes
 
 
 def words_of(texts: Sequence[str], split: Callable[[str], list[str]]) -> list[list[str]]:

@@ -4,6 +4,7 @@ for each text for itself."""
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from importlib import import_module
 from itertools import product
 
@@ -261,7 +262,7 @@ def test_a_classifier_that_takes_off_the_mean_of_its_test_texts_is_caught() -> N
 
     def centred(sample: Sample) -> np.ndarray:
         assert sample.embeddings is not None
-        return predict(sample.with_embeddings(sample.embeddings - sample.embeddings.mean(0)))
+        return predict(replace(sample, embeddings=sample.embeddings - sample.embeddings.mean(0)))
 
     assert minds_others(centred, hard(150, seed=2))
 

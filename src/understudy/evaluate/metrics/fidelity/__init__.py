@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from understudy.evaluate.metrics.intervals import (
     value_of_subsamples,
     whole_and_subsamples,
 )
-from understudy.evaluate.metrics.sample import Sample, words_of
+from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import (
     HOLDOUT,
     OTHER_HALF,
@@ -32,7 +32,7 @@ from understudy.evaluate.metrics.value import (
     metric_named,
 )
 from understudy.methods.shared.decoding.structured import JSONSchema
-from understudy.schema.transcript import Part, turns_of
+from understudy.schema import transcript
 from understudy.text.vocabulary.words import split_words
 
 __all__ = ["measure_fidelity"]
@@ -65,20 +65,18 @@ def measure_fidelity(
     from threadpoolctl import threadpool_limits
 
     tables = {REAL: real, SYNTHETIC: synthetic} | ({} if holdout is None else {HOLDOUT: holdout})
-    fewest = min(map(len, tables.values()))
-    cut = {of: table.at_most(fewest, seed=seed) for of, table in tables.items()}
+    fewest, cut = min(map(len, tables.values())), _equally_many(tables, seed)
     uneven = any(len(table) > fewest for table in tables.values())
     sampling = {"seed": seed, "resamples": resamples}
     placed, placed_cut = ({of: t for of, t in each.items() if t.embeddings is not None} for each in (tables, cut))
-    words = {of: words_of(table.texts, split_words) for of, table in tables.items()}
-    words_cut = {of: words[of] if t is tables[of] else words_of(t.texts, split_words) for of, t in cut.items()}
+    words, words_cut = ({of: table.words for of, table in each.items()} for each in (tables, cut))
     lengths = {of: np.asarray([len(text) for text in each], np.int64) for of, each in words_cut.items()}
     labels = {of: table.labels for of, table in tables.items() if table.labels}
     labels_cut = {of: table.labels for of, table in cut.items() if table.labels is not None}
     whole = {of: table.texts for of, table in tables.items()}
-    rows = _rows(real, synthetic, holdout, seed)
+    typed = {of: table for of, table in tables.items() if table.cells is not None}
+    rows = _equally_many(_with_others(typed, seed), seed)
     parted = {of: table for of, table in tables.items() if table.parts is not None}
-    shapes = parted if holdout is not None else _beside_a_half(parted, seed)
     total = min(sum(map(len, each)) for each in words.values())
     names = sorted({label for each in labels.values() for label in each})
     near = [embeddings.PRECISION, embeddings.RECALL, embeddings.DENSITY, embeddings.COVERAGE]
@@ -106,32 +104,25 @@ def measure_fidelity(
             *on_equal_sizes(labels_cut, [texts.LABEL_DISTANCE], texts.label_distance_values),
             *_each(labels, [], texts.label_share_values, {"names": names}, least=1),
             *(replace(each, sample_size=len(rows[REAL])) for each in of_columns),
-            *_against_real(shapes, [], shape_values, sampling),
+            *_against_real(_with_others(parted, seed), [], shape_values, sampling),
             *_each(parted, [BELONGING], belonging_values, sampling),
             *_each(whole if schema is not None else {}, valid, texts.validity_values, {"schema": schema}, least=1),
         )
 
 
-def _beside_a_half(tables: Mapping[str, Sample], seed: int) -> dict[str, Sample]:
-    """Return half of the real texts, the other tables, and the other half as a yardstick; empty without a real
-    table."""
-    if REAL not in tables:
+def _with_others(tables: Mapping[str, Sample], seed: int) -> Mapping[str, Sample]:
+    """Return the tables with other real texts as a yardstick: the held-out ones, or one half of the real ones, whose
+    other half is then compared. Empty unless there are real and synthetic texts."""
+    if not {REAL, SYNTHETIC} <= tables.keys():
         return {}
+    if HOLDOUT in tables:
+        return tables
     first, second = tables[REAL].halves(seed=seed)
     return {**tables, REAL: first, OTHER_HALF: second}
 
 
-def _rows(real: Sample, synthetic: Sample, holdout: Sample | None, seed: int) -> dict[str, Sample]:
-    """Return equally many rows of all tables with typed columns: real and synthetic ones, and other real ones as a
-    yardstick. Empty without such columns."""
-    if real.cells is None or synthetic.cells is None:
-        return {}
-    if holdout is None or holdout.cells is None:
-        first, second = real.halves(seed=seed)
-        tables = {REAL: first, SYNTHETIC: synthetic, OTHER_HALF: second}
-    else:
-        tables = {REAL: real, SYNTHETIC: synthetic, HOLDOUT: holdout}
-    fewest = min(map(len, tables.values()))
+def _equally_many(tables: Mapping[str, Sample], seed: int) -> dict[str, Sample]:
+    fewest = min(map(len, tables.values()), default=0)
     return {of: table.at_most(fewest, seed=seed) for of, table in tables.items()}
 
 
@@ -161,51 +152,24 @@ def _too_few(metrics: Sequence[Metric], of: str, least: int) -> Iterator[MetricV
 
 
 PART_LENGTH = metric_named("part_length_ks")
-TURNS = metric_named("turns_ks")
-BEGINS = metric_named("begins_distance")
-ACTS = metric_named("acts_distance")
-CALLS = metric_named("calls_distance")
 BELONGING = metric_named("parts_belonging")
-Statistic = Callable[[Ints, Ints], float]
+TURNS, BEGINS = metric_named("turns_ks"), metric_named("begins_distance")
+ACTS, CALLS = metric_named("acts_distance"), metric_named("calls_distance")
+_OF_SHAPES = {transcript.TURNS: TURNS, transcript.BEGINS: BEGINS, "acts": ACTS, transcript.CALLS: CALLS}
 
 
 def shape_values(real: Sample, other: Sample, *, of: str, **sampling: int) -> Iterator[MetricValue]:
     """Yield the distances between two tables whose texts have the same parts (such as turns), each of two records or
     more."""
-    assert real.parts is not None
-    assert other.parts is not None
-    tables = real.parts, other.parts
-    flat = [list(chain.from_iterable(table)) for table in tables]
-
-    def measured(
-        metric: Metric, statistic: Statistic, values: Sequence[Ints], settings: dict[str, Setting]
-    ) -> MetricValue:
-        ours, theirs = values
+    for (title, names, ours), (*_, theirs) in zip(real.shapes, other.shapes, strict=True):
+        metric, settings = _OF_SHAPES.get(title, PART_LENGTH), dict[str, Setting]()
+        if metric is PART_LENGTH:
+            settings["part"] = title.removeprefix("words of ")
         if min(len(ours), len(theirs)) < 2:
-            return MetricValue(metric, None, of, settings=settings, note="Needs at least 2 such parts of a table.")
-        return between_subsamples(metric, statistic, ours, theirs, of, high=1.0, settings=settings, **sampling)
-
-    if roles := list(real.form.roles):
-        yield measured(TURNS, length_ks, [_numbers(len(turns_of(parts)) for parts in table) for table in tables], {})
-        begins = [_numbers(roles.index(parts[0].name) for parts in table) for table in tables]
-        yield measured(BEGINS, partial(total_variation, labels=len(roles)), begins, {})
-    if real.form.acts:
-        acts = ["", *real.form.acts]
-        done = [_numbers(acts.index(part.act) for part in parts if not part.tool) for parts in flat]
-        yield measured(ACTS, partial(total_variation, labels=len(acts)), done, {})
-    if tools := list(real.form.tools):
-        called = [_numbers(tools.index(part.tool) for part in parts if part.calls) for parts in flat]
-        yield measured(CALLS, partial(total_variation, labels=len(tools)), called, {})
-    for name in real.form.names:
-        yield measured(PART_LENGTH, length_ks, [_lengths(parts, name) for parts in flat], {"part": name})
-
-
-def _numbers(values: Iterable[int]) -> Ints:
-    return np.array(list(values), dtype=np.int64)
-
-
-def _lengths(parts: Sequence[Part], name: str) -> Ints:
-    return _numbers(len(split_words(part.content)) for part in parts if part.name == name and not part.tool)
+            yield MetricValue(metric, None, of, settings=settings, note="Needs at least 2 such parts of a table.")
+            continue
+        statistic = partial(total_variation, labels=len(names)) if names else length_ks
+        yield between_subsamples(metric, statistic, ours, theirs, of, high=1.0, settings=settings, **sampling)
 
 
 def belonging_values(table: Sample, of: str, *, seed: int, resamples: int) -> Iterator[MetricValue]:

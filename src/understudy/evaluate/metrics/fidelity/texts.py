@@ -23,7 +23,7 @@ from understudy.evaluate.metrics.intervals import (
     value_of_subsamples,
     whole_and_subsamples,
 )
-from understudy.evaluate.metrics.sample import Sample
+from understudy.evaluate.metrics.sample import Sample, number_pairs
 from understudy.evaluate.metrics.value import SYNTHETIC, Metric, MetricValue, Setting, metric_named
 from understudy.methods.shared.decoding.structured import Fault, JSONSchema, read_json
 
@@ -131,26 +131,21 @@ def first_words(words: Words, total: int, *, seed: int) -> list[Sequence[str]]:
     return kept
 
 
-def distinct(numbers: Ints) -> float:
+def distinct(numbers: NDArray[np.int32]) -> float:
     """Return the share of distinct numbers among ``numbers``; 0 if empty."""
     return float(np.count_nonzero(np.bincount(numbers)) / len(numbers)) if len(numbers) else 0.0
 
 
-def ngrams(words: Words, n: int) -> tuple[Ints, Ints]:
+def ngrams(words: Words, n: int) -> tuple[NDArray[np.int32], Ints]:
     """Number the n-grams of all texts, in order: equal n-grams have the same number. Returns the numbers and, for each
     n-gram, the index of its text."""
     known: dict[str, int] = {}
     sizes = np.fromiter(map(len, words), np.int64, len(words))
     single = np.fromiter((known.setdefault(word, len(known)) for text in words for word in text), np.int32, sizes.sum())
     begins = np.flatnonzero(np.repeat(np.cumsum(sizes), sizes) - np.arange(len(single)) >= n)  # n words are left
-    numbers = single[begins].astype(np.int64)
+    numbers = single[begins]
     for step in range(1, n):  # by pairs of the preceding n-gram and the next word
-        numbers *= len(known)
-        numbers += single[begins + step]
-        order = np.argsort(numbers)
-        ranked = numbers[order]
-        numbers[order[:1]] = 0
-        numbers[order[1:]] = np.cumsum(ranked[1:] != ranked[:-1])
+        numbers = number_pairs(numbers, single[begins + step])
     return numbers, np.repeat(np.arange(len(words)), np.maximum(sizes - n + 1, 0))
 
 
