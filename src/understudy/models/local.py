@@ -118,7 +118,7 @@ def _repeating(answer: list[int]) -> list[int]:
 
 
 _BATCH_TOKENS = {"cpu": 20_480, "cuda": 131_072}
-"""Most rows times tokens (prompt and answer) in one batch: on a CPU 128 rows of 160, under 1 GB for the built-in model."""
+"""Most rows times tokens (prompt, answer) in a batch: on a CPU 128 rows of 160, at most 1 GB for the built-in model."""
 _TURN = "\nuser:"
 
 
