@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 
 import understudy as us
 from benchmarks.measuring import say, versions
+from benchmarks.papers_page import RESULTS, SIZES, write
 from benchmarks.results import FOLDER, Row, add_row
 from benchmarks.sets import CACHE, VOCABULARIES, TextSet, embed, embedder, load_set
 from benchmarks.utility import sequence_features
@@ -71,8 +72,6 @@ from understudy.text.prompts.template import (
 from understudy.text.vocabulary.words import TermMatcher
 from understudy.text.writing import Seed, Writer
 
-RESULTS = "beside/dp-kde"
-SIZES = {"dbpedia14": 14_612, "simulated": 560_000}
 _DROPPED = 0.2
 _TERMS = 10  # of a test record
 _SEEDS = 2  # of a network
@@ -312,8 +311,6 @@ def main() -> None:
     parser.add_argument("parameters", nargs="*", help="method=NAME, contrast=0,1 and other parameters")
     options = parser.parse_intermixed_args()
     if options.task == "page":
-        from benchmarks.papers_page import write
-
         write()
         return
     for voc, kde in (map(float, budget.split(",")) for budget in options.budgets):

@@ -218,7 +218,7 @@ class LocalChat:
         )
 
 
-_TYPICAL, _MORE = 50, 20  # tokens of an answer (the last of a batch are slow), and of the rest of an unfinished one
+_TYPICAL, _MORE = 30, 20  # tokens of an answer (the last of a batch are slow), and of the rest of an unfinished one
 _FIRST_SECONDS = 5.0
 
 
