@@ -47,12 +47,12 @@ def release(
             "Give one of --continue and --fresh (which charges again).",
         )
     with (
-        open_session(job.place, job.lasting, job.promise.noise_source) as session,
+        open_session(job.place, job.lasting, job.promise.noise_source, scratch=job.engine.scratch) as session,
         _recorded(session, job, listener, "release") as listener,
     ):
+        check_cap(session, job)
         writing = None
         if job.method.needs.candidates or job.method.needs.private_model:
-            check_cap(session, job)
             writing = prepare_writing(session, job.method, job.texts, job.chat, listener)
         made = make_release(session, job, corpus, writing, listener, resume=resume)
         return signing.of_result(Result(made, folder=session.visible_folder), listener)
@@ -73,8 +73,9 @@ def run(
     job = Job(config, charges=True, generates=True)
     job.require_language()
     signing = Signing.of(job)
+    noise = job.promise.noise_source
     with (
-        open_session(job.place, job.lasting, job.promise.noise_source, witness=witness) as session,
+        open_session(job.place, job.lasting, noise, witness=witness, scratch=job.engine.scratch) as session,
         _recorded(session, job, listener, "run") as listener,
     ):
         for line in job.decided:

@@ -27,15 +27,14 @@ from understudy.corpus.secrets import SecretFinder
 from understudy.ledger.store import RunStore
 from understudy.methods import usual
 from understudy.methods.additions.registry import complete
-from understudy.methods.base import Method, Preparation, Released, ReleaseTools
+from understudy.methods.base import Method, Preparation, ReleaseTools
 from understudy.methods.release_schema import Contents, mismatch
 from understudy.models.types import WrappedEmbedder
 from understudy.privacy.measurement import Batches, OpenQuery, Query, Rates
 from understudy.privacy.noise import InsecureSeededNoise
 from understudy.privacy.plan import Plan, Receipt
 from understudy.privacy.sample import SubsampledSums
-from understudy.privacy.sealed import Seal, SealedValue
-from understudy.privacy.verdict import Verdict
+from understudy.privacy.sealed import SealedValue
 from understudy.release import Release
 from understudy.run.door import Measurements
 
@@ -95,7 +94,7 @@ def rehearse(
             )
             released = method.release(made_up, own, tools)
             statement = replace(planned.statement, charges=own.charges)
-            made = filled(replace(planned, statement=statement), released, store.seals())
+            made = released.sealed(replace(planned, statement=statement), store.seals())
             made.save(Path(folder) / "rehearsal.release")
             if method.is_usual:
                 usual.require_content(made, holds_texts=method.needs.holds_texts)
@@ -113,27 +112,6 @@ def rehearse(
             ) from error
     if problem:
         raise bug(f"The Release differs from the method's `contents`: {problem}.", "correct `contents` or `release`")
-
-
-def filled(planned: Release, released: Released, seals: Sequence[Seal], verdict: Verdict | None = None) -> Release:
-    """Return the Release with its content.
-
-    Raises PrivacyError if a charge has no value.
-    """
-    statement = replace(
-        planned.statement,
-        public_inputs=released.public_inputs,
-        notes=(*planned.statement.notes, *released.notes),
-        verdict=verdict,
-    )
-    return replace(
-        planned,
-        statement=statement.with_seals(seals),  # by its values, not by this process
-        arrays={name: np.asarray(array) for name, array in released.arrays.items()},
-        terms=list(released.terms),
-        noise_check=replace(released.noise_check, verdict=None),
-        strings={name: list(strings) for name, strings in released.strings.items()},
-    )
 
 
 @dataclass(frozen=True)

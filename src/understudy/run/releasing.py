@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -19,7 +18,6 @@ from understudy.base.errors import (
     PrivacyError,
     ResumeError,
     UnderstudyError,
-    UnderstudyWarning,
 )
 from understudy.base.lazy import quiet_libraries
 from understudy.corpus import Corpus
@@ -32,6 +30,7 @@ from understudy.methods.registry import load_release
 from understudy.models.embedder_checks import (
     require_embeds_all,
     require_encodes_all,
+    require_same_vectors,
     require_trusted,
     trusted_with_texts,
 )
@@ -48,9 +47,9 @@ from understudy.run.door import SOURCE, Paid, open_ledger, pay
 from understudy.run.generating import Writing, require_room
 from understudy.run.job import Job
 from understudy.run.parts import Table
-from understudy.run.rehearsal import filled, is_rehearsed, rehearse
+from understudy.run.rehearsal import is_rehearsed, rehearse
 from understudy.run.session import RELEASED, Listener, Session
-from understudy.run.working import embedder_of_workers, open_engine, require_same_vectors, statement_of
+from understudy.run.working import embedder_of_workers, open_engine, statement_of
 from understudy.schema.columns import Column
 from understudy.schema.labels import LabelSet, canonical
 from understudy.text.writing import Writer
@@ -60,10 +59,11 @@ if TYPE_CHECKING:
 
 
 def check_cap(session: Session, job: Job) -> None:
-    """Check that the ledger has room for the whole plan before models are loaded, so that a refusal is quick."""
+    """Check that the ledger has room for the whole plan before anything is loaded or read, so that a refusal is
+    quick."""
     if session.noise.origin == SYSTEM and RELEASED not in session.store.stages():
         with open_ledger(job.promise, session.store) as ledger:
-            plan = session.as_booked(job.declared_plan)
+            plan = session.as_booked(job.plan())
             ledger.check(job.promise.dataset, plan, run_id=session.store.run_id)
 
 
@@ -130,10 +130,14 @@ def make_release(
             at = addition.release(at, ready.plan)
 
     # 4. Everything below is post-processing of sealed values.
-    made = _sealed(session, ready, at)
+    verdict = None
+    if session.noise.origin != "none":
+        expected = ready.plan.forecast.verdict
+        verdict = at.released.noise_check.verdict or (expected and expected.coarse)
+    made = at.released.sealed(at.planned, session.store.seals(), verdict)
     session.folder.write_release(made)
     session.store.mark(RELEASED)
-    session.clear_scratch(_scratch(session, job))
+    session.clear_scratch()
     _tell_made(made, listener, skips=job.table.skips_bad_rows)
     return made
 
@@ -183,12 +187,8 @@ def _release_there(session: Session, job: Job, listener: Listener, *, resume: bo
         of = ", made from a table in another place that was named the same dataset"
     listener.say(f"{file.name} exists already{of}: no private record is read, and nothing is charged{more}.")
     session.folder.write_statement(made.statement, labelled=made.schema.label is not None)
-    session.clear_scratch(_scratch(session, job))
+    session.clear_scratch()
     return made
-
-
-def _scratch(session: Session, job: Job) -> Path:
-    return (session.scratch if job.engine.scratch is None else Path(job.engine.scratch).expanduser()).resolve()
 
 
 def _prepare(
@@ -200,19 +200,17 @@ def _prepare(
     listener: Listener,
 ) -> _Ready:
     """Do everything that could fail for public reasons, and report what is about to be charged."""
-    method, promise, table, own_scratch = job.method, job.promise, job.table, _scratch(session, job)
-    early = session.as_booked(job.declared_plan)
-    ledger = stack.enter_context(open_ledger(promise, session.store)) if session.noise.origin == SYSTEM else None
-    if ledger is not None:
-        ledger.check(promise.dataset, early, run_id=session.store.run_id)  # before any private read
-    engine = stack.enter_context(open_engine(job.engine, own_scratch))
+    method, table = job.method, job.table
+    ledger = stack.enter_context(open_ledger(job.promise, session.store)) if session.noise.origin == SYSTEM else None
+    engine = stack.enter_context(open_engine(job.engine, session.scratch))
     if corpus is None:
         corpus = stack.enter_context(table.open(session.folder.private))
     _check_columns(table, corpus, finds_labels=job.finds_labels)
     labels = job.label_set if job.finds_labels else LabelSet(tuple(canonical(label) for label in corpus.labels))
     plan = session.as_begun(job.plan(labels))
+    preparation, trusted = _load_models(session, job, labels, engine, listener)
     preparation = replace(
-        _load_models(session, job, labels, engine, listener),
+        preparation,
         prompts=None if writing is None else writing.prompts,
         record_columns=tuple(corpus.schema.record_columns),
         columns=corpus.schema.typed,
@@ -238,7 +236,7 @@ def _prepare(
             "read in a way that infers types from values, give these columns as strings."
         )
     session.folder.require_writable()
-    planned = _planned_release(job, corpus, plan, preparation)
+    planned = _planned_release(job, corpus, plan, trusted)
     require_readable(planned)
     if writing is not None:
         details = "; ".join(filter(None, (each.details(writing.prompted) for each in job.additions)))
@@ -249,7 +247,7 @@ def _prepare(
         )
     json_records, no_key = bool(corpus.schema.record_columns), b""  # the key comes with the charge
     records = BoundedCorpus(corpus, plan.unit, no_key, json_records, engine, form=corpus.schema.form)
-    scratch = session.scratch_of("" if found is None else found.digest, own_scratch)
+    scratch = session.scratch_of("" if found is None else found.digest)
     additions = tuple(each.prepare(preparation) for each in job.additions)
     prepared = _prepared(method, records, preparation, plan=plan)
     if is_rehearsed(method) and not session.begun:
@@ -304,15 +302,6 @@ def _candidates(method: Method, writing: Writing | None, labels: LabelSet, liste
     return writing.writer(labels.names, listener) if writing and method.needs.candidates else None
 
 
-def _sealed(session: Session, ready: _Ready, at: Releasing) -> Release:
-    """Return the Release with its content, and its statement with the seals of all values."""
-    released, planned = at.released, at.planned
-    verdict = released.noise_check.verdict
-    if verdict is None and session.noise.origin != "none" and ready.plan.forecast.verdict is not None:
-        verdict = ready.plan.forecast.verdict.coarse
-    return filled(planned, released, session.store.seals(), verdict if session.noise.origin != "none" else None)
-
-
 def _tell_plan(session: Session, job: Job, plan: Plan, listener: Listener) -> None:
     """Report what is protected, what was decided, and what to expect of the budget."""
     protected = plan.unit.describe() if job.method.private else "nobody: a baseline without privacy"
@@ -321,9 +310,7 @@ def _tell_plan(session: Session, job: Job, plan: Plan, listener: Listener) -> No
         listener.say(line)
     _tell(plan.forecast.verdict if session.noise.origin != "none" else None, listener, plan.unit)
     for warning in job.warnings:
-        listener.say(f"Warning: {warning}")
-        if listener.nobody:
-            warnings.warn(warning, UnderstudyWarning, stacklevel=2)
+        listener.warn(warning)
 
 
 def _tell_made(made: Release, listener: Listener, *, skips: bool) -> None:
@@ -334,46 +321,44 @@ def _tell_made(made: Release, listener: Listener, *, skips: bool) -> None:
     for line in made.noise_check.lines(made.schema.label_set.names, warnings=False):
         listener.detail(line)
     for warning in made.noise_check.warnings:
-        listener.say(f"Warning: {warning}")
+        listener.warn(warning)
     _tell(verdict, listener, made.statement.unit, spent=True)
-    if made.noise_check.warnings or (verdict and verdict.level == "noise"):
-        if skips:
-            listener.say("If you expected more, see private/skipped_rows.json: do the declared labels match the data?")
-        if listener.nobody:
-            for warning in made.noise_check.warnings:
-                warnings.warn(warning, UnderstudyWarning, stacklevel=2)
+    if skips and (made.noise_check.warnings or (verdict and verdict.level == "noise")):
+        listener.say("If you expected more, see private/skipped_rows.json: do the declared labels match the data?")
 
 
 def _tell(verdict: Verdict | None, listener: Listener, unit: Unit, *, spent: bool = False) -> None:
-    if verdict is None or not (sentence := verdict.sentence(spent=spent, unit=unit.kind)):
-        return
-    listener.say(sentence)
-    if verdict.level == "noise" and listener.nobody:
-        warnings.warn(sentence, UnderstudyWarning, stacklevel=3)
+    sentence = verdict.sentence(spent=spent, unit=unit.kind) if verdict else ""
+    if verdict and verdict.level == "noise":
+        listener.warn(sentence, sentence)
+    elif sentence:
+        listener.say(sentence)
 
 
 def _load_models(
     session: Session, job: Job, labels: LabelSet, engine: Engine | None, listener: Listener
-) -> Preparation:
-    """Load and try the method's models, before anything is charged.
+) -> tuple[Preparation, tuple[str, ...]]:
+    """Load and try the method's models, before anything is charged. Return also the statement's sentences about whom
+    the user trusts with private texts.
 
     Check that an embedder of private texts may read them, and that they do not change each other's vectors here.
     """
     embedder = model = None
-    dimension = 0
+    dimension, trusted = 0, statement_of(job.engine)
     if job.embeds_private_texts or job.method.needs.term_embedder:
         own = job.embedder.load(session.folder.private, job.texts.form)
         embedder = embedder_of_workers(job.engine, own)
         if job.embeds_private_texts:
             require_trusted(embedder, trust_endpoint=job.embedder.trust_endpoint)
+            trusted = (*trusted_with_texts(embedder), *trusted)
         dimension = require_embeds_all(embedder)
-    if embedder is not None and job.embeds_private_texts:
-        require_same_vectors(engine, embedder, say=listener.say)
+        if job.embeds_private_texts:
+            require_same_vectors(engine, embedder, say=listener.say)
     if job.method.needs.private_model:
         listener.say("Loading the private model, and checking on this machine that texts do not change each other's.")
         model = job.private_model.load()
         require_encodes_all(model)
-    return Preparation(
+    loaded = Preparation(
         labels=labels,
         seed=job.wanted.seed,
         embedder=embedder,
@@ -382,6 +367,7 @@ def _load_models(
         say=listener.say,
         progress=listener.progress,
     )
+    return loaded, trusted
 
 
 def _prepared(method: Method, corpus: BoundedCorpus, preparation: Preparation, *, plan: Plan) -> Any:
@@ -397,9 +383,8 @@ def _prepared(method: Method, corpus: BoundedCorpus, preparation: Preparation, *
     )
 
 
-def _planned_release(job: Job, corpus: Corpus, plan: Plan, preparation: Preparation) -> Release:
+def _planned_release(job: Job, corpus: Corpus, plan: Plan, trusted: tuple[str, ...]) -> Release:
     """Return the Release without its content, and its statement without seals."""
-    read = preparation.embedder if job.embeds_private_texts else None
     schema, stored = corpus.schema, dict[str, Any]()
     for addition in job.additions:
         stored |= addition.stored
@@ -421,7 +406,7 @@ def _planned_release(job: Job, corpus: Corpus, plan: Plan, preparation: Preparat
             public_inputs={},
             labels_declared=schema.labels_declared,
             dataset=job.promise.dataset,
-            trusted=(*trusted_with_texts(read), *statement_of(job.engine)),
+            trusted=trusted,
         ),
         arrays={},
     )
