@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ModelError
-from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.base.files import PRIVATE_MODE, private_folder, write_file
 from understudy.models.builtin import models_dir
 from understudy.models.causal import CausalModel
 from understudy.models.embedder import SentenceEmbedder
@@ -161,8 +161,8 @@ def require_text_invariance_here(embedder: Embedder, *, say: Callable[[str], obj
     say(f"Checking on this machine that texts do not change each other's embeddings (minutes if it is busy{once}).")
     require_text_invariance(embedder)
     if path is not None:
-        with suppress(OSError), atomic_file(private_folder(path.parent) / path.name, mode=PRIVATE_MODE) as file:
-            file.write(told.encode("ascii"))
+        with suppress(OSError):
+            write_file(private_folder(path.parent) / path.name, told, mode=PRIVATE_MODE)
 
 
 _STEERING = ("ATEN_", "CUBLAS_", "DNNL_", "KMP_", "MKL_", "NVIDIA_", "OMP_", "ONEDNN_", "OPENBLAS_", "TORCH")

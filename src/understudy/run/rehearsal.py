@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -70,7 +70,7 @@ def rehearse(
     """
     beside = complete(Contents({}, {}), planned).charges
     own = replace(plan, charges=tuple(charge for charge in plan.charges if charge.name not in beside))
-    made_up = replace(corpus, corpus=_MadeUp(schema), hash_key=_NO_KEY, engine=None)
+    made_up = replace(corpus, corpus=_MadeUp(schema), hash_key=_NO_KEY, engine=None, scratch=Path())
     quiet = replace(
         preparation,
         secrets=None if preparation.secrets is None else SecretFinder(("a made-up secret",)),
@@ -85,7 +85,7 @@ def rehearse(
         door = _Door(own, Receipt(store.run_id, own), InsecureSeededNoise(0), store, None, "")
         try:
             tools = ReleaseTools(
-                **{each.name: getattr(quiet, each.name) for each in fields(quiet)},
+                **vars(quiet),
                 door=door,
                 writer=_Unasked() if method.needs.candidates else None,  # type: ignore[arg-type]
                 prepared=prepare(made_up, quiet),

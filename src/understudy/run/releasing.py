@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from understudy.base.display import printable
-from understudy.base.errors import (
-    ConfigError,
-    ModelError,
-    PrivacyError,
-    ResumeError,
-    UnderstudyError,
-)
+from understudy.base.errors import ConfigError, ModelError, PrivacyError, ResumeError, UnderstudyError
 from understudy.base.lazy import quiet_libraries
 from understudy.corpus import Corpus
 from understudy.corpus.bounding import BoundedCorpus
@@ -52,6 +46,7 @@ from understudy.run.session import RELEASED, Listener, Session
 from understudy.run.working import embedder_of_workers, open_engine, statement_of
 from understudy.schema.columns import Column
 from understudy.schema.labels import LabelSet, canonical
+from understudy.schema.layout import Layout
 from understudy.text.writing import Writer
 
 if TYPE_CHECKING:
@@ -59,12 +54,11 @@ if TYPE_CHECKING:
 
 
 def check_cap(session: Session, job: Job) -> None:
-    """Check that the ledger has room for the whole plan before anything is loaded or read, so that a refusal is
-    quick."""
-    if session.noise.origin == SYSTEM and RELEASED not in session.store.stages():
+    """Check that the ledger has room for the whole plan before anything is loaded or read, so that a refusal is quick.
+    A run that has begun is charged already."""
+    if session.noise.origin == SYSTEM and not session.begun:
         with open_ledger(job.promise, session.store) as ledger:
-            plan = session.as_booked(job.plan())
-            ledger.check(job.promise.dataset, plan, run_id=session.store.run_id)
+            ledger.check(job.promise.dataset, job.plan())
 
 
 @dataclass(frozen=True)
@@ -89,7 +83,6 @@ class _Ready:
     planned: Release
     writing: Writing | None
     ledger: Ledger | None
-    scratch: Path
 
 
 @quiet_libraries()
@@ -192,12 +185,7 @@ def _release_there(session: Session, job: Job, listener: Listener, *, resume: bo
 
 
 def _prepare(
-    stack: ExitStack,
-    session: Session,
-    job: Job,
-    corpus: Corpus | None,
-    writing: Writing | None,
-    listener: Listener,
+    stack: ExitStack, session: Session, job: Job, corpus: Corpus | None, writing: Writing | None, listener: Listener
 ) -> _Ready:
     """Do everything that could fail for public reasons, and report what is about to be charged."""
     method, table = job.method, job.table
@@ -227,16 +215,17 @@ def _prepare(
         finder = table.finder(corpus)
         check_records_per_secret(corpus, finder, plan.unit.max_records)
         preparation = replace(preparation, secrets=finder)
-    if left := [name for name in corpus.layout.columns if name not in {*_synthesised(corpus), *corpus.schema.columns}]:
+    layout = corpus.layout.of(_synthesised(corpus))
+    if left := [name for name in corpus.layout.columns if name not in {*layout.columns, *corpus.schema.columns}]:
         names = ", ".join(printable(name) for name in left)
         listener.say(f"The synthetic table leaves out columns that are not declared (--columns): {names}.")
-    if taken := _types_taken(corpus):
+    if taken := _types_taken(layout):
         listener.say(
             f"Taken from the table in memory as public facts: its columns' names and these types: {taken}. If it was "
             "read in a way that infers types from values, give these columns as strings."
         )
     session.folder.require_writable()
-    planned = _planned_release(job, corpus, plan, trusted)
+    planned = _planned_release(job, corpus, layout, plan, trusted)
     require_readable(planned)
     if writing is not None:
         details = "; ".join(filter(None, (each.details(writing.prompted) for each in job.additions)))
@@ -246,19 +235,19 @@ def _prepare(
             "The private records vote on texts of this --llm; another can replace it only until the last vote."
         )
     json_records, no_key = bool(corpus.schema.record_columns), b""  # the key comes with the charge
-    records = BoundedCorpus(corpus, plan.unit, no_key, json_records, engine, form=corpus.schema.form)
     scratch = session.scratch_of("" if found is None else found.digest)
+    records = BoundedCorpus(corpus, plan.unit, no_key, json_records, engine, scratch, form=corpus.schema.form)
     additions = tuple(each.prepare(preparation) for each in job.additions)
     prepared = _prepared(method, records, preparation, plan=plan)
     if is_rehearsed(method) and not session.begun:
         prepare = partial(_prepared, method, plan=plan)
         rehearse(method, plan, planned, records, corpus.schema, preparation, prepare)
-    return _Ready(corpus, found, records, plan, preparation, additions, prepared, planned, writing, ledger, scratch)
+    return _Ready(corpus, found, records, plan, preparation, additions, prepared, planned, writing, ledger)
 
 
 def _opened(session: Session, job: Job, ready: _Ready, paid: Paid, listener: Listener) -> Releasing:
     """Open the door to the private records that the charge paid for."""
-    preparation, writing, schema = ready.preparation, ready.writing, ready.corpus.schema
+    preparation, schema = ready.preparation, ready.corpus.schema
     for what, model in (("private model", preparation.model), ("embedder", preparation.embedder)):
         if model is None:
             continue
@@ -270,11 +259,11 @@ def _opened(session: Session, job: Job, ready: _Ready, paid: Paid, listener: Lis
                 "start over (which charges the budget again).",
             )
     tools = ReleaseTools(
-        **{each.name: getattr(preparation, each.name) for each in fields(preparation)},
+        **vars(preparation),
         door=paid.door,
-        writer=_candidates(job.method, writing, preparation.labels, listener),
+        writer=_candidates(job.method, ready.writing, preparation.labels, listener),
         prepared=ready.prepared,
-        scratch=ready.scratch,
+        scratch=ready.records.scratch,
         note=session.folder.note_privately,
     )
     if not schema.labels_declared:
@@ -284,7 +273,7 @@ def _opened(session: Session, job: Job, ready: _Ready, paid: Paid, listener: Lis
     if schema.clamps:
         listener.say("Numbers outside a column's range count as its ends; private/skipped_rows.json counts them.")
     listener.say("Reading the private records.")
-    return Releasing(replace(ready.records, hash_key=paid.hash_key, scratch=ready.scratch), tools, ready.planned)
+    return Releasing(replace(ready.records, hash_key=paid.hash_key), tools, ready.planned)
 
 
 def _release_method(method: Method, at: Releasing, ready: _Ready, listener: Listener) -> Releasing:
@@ -383,7 +372,7 @@ def _prepared(method: Method, corpus: BoundedCorpus, preparation: Preparation, *
     )
 
 
-def _planned_release(job: Job, corpus: Corpus, plan: Plan, trusted: tuple[str, ...]) -> Release:
+def _planned_release(job: Job, corpus: Corpus, layout: Layout, plan: Plan, trusted: tuple[str, ...]) -> Release:
     """Return the Release without its content, and its statement without seals."""
     schema, stored = corpus.schema, dict[str, Any]()
     for addition in job.additions:
@@ -399,14 +388,10 @@ def _planned_release(job: Job, corpus: Corpus, plan: Plan, trusted: tuple[str, .
             form=schema.form,
             owner=_owner(corpus) if plan.unit.kind == "owner" else None,
             records_per_owner=plan.unit.max_records or 1,
-            layout=corpus.layout.of(_synthesised(corpus)),
+            layout=layout,
         ),
         statement=Statement.of(
-            plan,
-            public_inputs={},
-            labels_declared=schema.labels_declared,
-            dataset=job.promise.dataset,
-            trusted=trusted,
+            plan, public_inputs={}, labels_declared=schema.labels_declared, dataset=job.promise.dataset, trusted=trusted
         ),
         arrays={},
     )
@@ -422,9 +407,8 @@ def _owner(corpus: Corpus) -> Column | None:
     return None if name is None else next(declared, Column(name, "identifier"))
 
 
-def _types_taken(corpus: Corpus) -> str:
+def _types_taken(layout: Layout) -> str:
     """Return, in words, the columns of the synthetic table that keep a type other than text from a table in memory."""
-    layout = corpus.layout.of(_synthesised(corpus))
     kinds = {each: kind for each, kind in layout.types.items() if not layout.is_text(each) or "dictionary" in kind}
     kinds = {each: "category" if "dictionary" in kind else kind for each, kind in {**kinds, **layout.dtypes}.items()}
     return ", ".join(f"{printable(each)} ({kinds[each]})" for each in layout.in_order(kinds) if not layout.format)

@@ -149,13 +149,6 @@ class Session:
         charges = tuple(own if isinstance(other.mechanism, Declared) else other for own, other in pairs)
         return replace(plan, charges=charges)
 
-    def as_booked(self, plan: Plan) -> Plan:
-        """Return the plan as :meth:`as_begun`, for a run whose labels (and so the names of its charges) are not known
-        yet."""
-        began = [Charge.from_json(each) for each in self.store.charges] if self.begun else []
-        named = [each.name for each in began] == [each.name for each in plan.charges]
-        return self.as_begun(plan) if named or not began else replace(plan, charges=tuple(began))
-
     def begin(self, plan: Plan | None = None) -> str:
         """Store the settings, or check that the folder's run has the same. Return the changed settings in words. A
         fresh run does not touch the old one before this call, after which nothing can fail for public reasons.

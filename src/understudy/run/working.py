@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, EngineError
-from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.base.files import PRIVATE_MODE, private_folder, write_file
 from understudy.models.embedder_checks import kind_of_worker
 from understudy.models.types import Embedder, WrappedEmbedder
 from understudy.models.vectors import uncached
@@ -44,8 +44,7 @@ def open_engine(config: EngineParameters, scratch: Path) -> Iterator[Engine | No
     engine = Processes(config.workers) if own else RayCluster(workers=config.workers, scratch=scratch)
     path, token = scratch / f"shared-{secrets.token_hex(8)}", secrets.token_bytes(16)
     try:
-        with atomic_file(path, mode=PRIVATE_MODE) as file:
-            file.write(token)
+        write_file(path, token, mode=PRIVATE_MODE)
         if engine.ask(partial(_read, path)) != token:
             raise EngineError(
                 "The machines of the cluster cannot read the run's private folder.",
