@@ -132,16 +132,16 @@ class VerifiedCorpus(Corpus):
         self.noted = None  # bad rows are kept once
         self._corpus = corpus  # its end removes a temporary copy
         self._key = key
-        self._expected = expected
+        self.expected = expected
 
     def pieces(self, wanted: int) -> list[Corpus]:
         """Return the parts for which :func:`contents` stored a hash, each verified when read; ``wanted`` is ignored."""
         del wanted
-        if len(self._expected.pieces) == 1:
+        if len(self.expected.pieces) == 1:
             return [self]
         return [
             VerifiedCorpus(piece, key=self._key, expected=Contents("", (), ((piece, in_order),)))
-            for piece, in_order in self._expected.pieces
+            for piece, in_order in self.expected.pieces
         ]
 
     def batches(self, batch_size: int = 4096) -> Iterator[Batch]:
@@ -158,7 +158,7 @@ class VerifiedCorpus(Corpus):
             for row in _rows_of(batch):
                 found.update(len(row).to_bytes(8) + row)
             yield batch
-        ((_, expected),) = self._expected.pieces
+        ((_, expected),) = self.expected.pieces
         if found.hexdigest() != expected:
             raise _changed()
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from understudy.base.errors import ConfigError, LedgerError, ResumeError
 from understudy.corpus import Corpus
 from understudy.corpus.bounding import BoundedBatch, BoundedCorpus
-from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.evaluate.metrics.fidelity.texts import LABEL_SHARE
 from understudy.evaluate.metrics.intervals import quantile_ends
 from understudy.evaluate.metrics.results import ReleasedMetrics
@@ -37,7 +36,7 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import SYSTEM
 from understudy.privacy.unit import Unit
 from understudy.release.statement import Sealed
-from understudy.run.door import ledger_of, open_ledger, pay
+from understudy.run.door import ledger_of, open_ledger, pay, recognised
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import Lasting, Listener, Session
 from understudy.run.settings import LedgerParameters
@@ -420,7 +419,6 @@ def _counts(
 ) -> NDArray[np.float64]:
     with ExitStack() as stack:
         ledger = stack.enter_context(open_ledger(settings, session.store)) if session.noise.origin == SYSTEM else None
-        found = None
         if ledger is not None:
             if wanted.ledger not in (None, ledger.id):
                 raise LedgerError(
@@ -434,11 +432,8 @@ def _counts(
                     "`understudy ledger open`.",
                 )
             ledger.check(wanted.dataset, plan, run_id=session.store.run_id)  # before any private read
-            found = contents(corpus, ledger.fingerprint_key)
-            if not session.begun:
-                corpus.require_usable(found.bad_share)
-            corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
-        paid = pay(ledger, wanted.dataset, plan, corpus, found, session, listener, known_only=not wanted.named)
+            corpus = recognised(corpus, ledger, session)
+        paid = pay(ledger, wanted.dataset, plan, corpus, session, listener, known_only=not wanted.named)
         bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key, form=corpus.schema.form)
         return paid.door.measure(NAME, query, bounded).value
 

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, PrivacyError, ResumeError, UnderstudyWarning, bug
 from understudy.corpus import Corpus
-from understudy.corpus.verified import Contents
+from understudy.corpus.verified import VerifiedCorpus, contents
 from understudy.ledger.store import RunStore
 from understudy.ledger.values import Sketch
-from understudy.privacy.measurement import Batches, OpenQuery, Query, Rates, measure, select
+from understudy.privacy.measurement import Batches, Engine, OpenQuery, Query, Rates, measure, select
 from understudy.privacy.mechanisms import NoisySum, SubsampledSum
 from understudy.privacy.noise import NoiseSource
 from understudy.privacy.plan import Plan, Receipt
@@ -188,6 +188,17 @@ def ledger_of(store: RunStore) -> str | None:
     return bytes(began["ledger"]).decode() if "ledger" in began else None
 
 
+def recognised(corpus: Corpus, ledger: Ledger, session: Session, engine: Engine | None = None) -> VerifiedCorpus:
+    """Read the corpus once, to recognise its rows in all later passes and when the run is resumed.
+
+    Raises CorpusError if too many rows cannot be used; a charged run resumes with any share of them.
+    """
+    found = contents(corpus, ledger.fingerprint_key, engine)
+    if not session.begun:
+        corpus.require_usable(found.bad_share)
+    return VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
+
+
 @dataclass(frozen=True, repr=False)
 class Paid:
     """A run that the ledger has charged: it may read the private records, and it knows the hash key of the dataset."""
@@ -201,7 +212,6 @@ def pay(
     dataset: str,
     plan: Plan,
     corpus: Corpus,
-    found: Contents | None,
     session: Session,
     listener: Listener,
     *,
@@ -212,7 +222,7 @@ def pay(
 
     Args:
         ledger: None if the noise is off or seeded.
-        found: the corpus's content, by which a resumed run recognises it; None without a ledger.
+        corpus: as :func:`recognised` returns it if there is a ledger.
         known_only: refuse data that the ledger does not know: neither their texts nor each of their files.
     """
     if ledger is None:
@@ -220,7 +230,8 @@ def pay(
         listener.say("NOT PRIVATE: noise is off or seeded; nothing is charged and no promise holds.")
         receipt = Receipt(session.store.run_id, plan)
         return Paid(session.witness.door(_door(plan, receipt, session, None, "")), b"insecure")
-    assert found is not None
+    assert isinstance(corpus, VerifiedCorpus), "the rows that are paid for are known"
+    found = corpus.expected
     known = corpus.identity(ledger.fingerprint_key, texts=found.texts)
     kept = session.store.value(_FINGERPRINT)
     if kept is not None and bytes(kept["sha"]).decode() != found.digest:

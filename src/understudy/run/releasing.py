@@ -17,7 +17,7 @@ from understudy.base.lazy import quiet_libraries
 from understudy.corpus import Corpus
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.secrets import check_records_per_secret
-from understudy.corpus.verified import Contents, VerifiedCorpus, contents
+from understudy.corpus.verified import VerifiedCorpus
 from understudy.methods.additions.base import Addition, Releasing
 from understudy.methods.base import Method, Preparation, ReleaseTools
 from understudy.methods.registry import load_release
@@ -37,7 +37,7 @@ from understudy.privacy.verdict import Verdict
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
 from understudy.release.statement import Sealed, Statement
-from understudy.run.door import SOURCE, Paid, open_ledger, pay
+from understudy.run.door import SOURCE, Paid, open_ledger, pay, recognised
 from understudy.run.generating import Writing, require_room
 from understudy.run.job import Job
 from understudy.run.parts import Table
@@ -66,15 +66,13 @@ class _Ready:
     """The inputs of the charge, after every check of public facts.
 
     Args:
-        corpus: verified not to change.
-        found: what was read to recognise it later; None without a ledger.
+        corpus: verified not to change, if there is a ledger.
         records: the bounded corpus, without the key that comes with the charge.
         prepared: the result of the method's ``prepare``.
         planned: the Release without content.
     """
 
     corpus: Corpus
-    found: Contents | None
     records: BoundedCorpus
     plan: Plan
     preparation: Preparation
@@ -109,7 +107,7 @@ def make_release(
 
         # 2. Charge the whole plan, synced before any noise is drawn. A table without rows is charged like any other:
         #    whether it has one is private, as an empty table and one with a single record are neighbours.
-        paid = pay(ready.ledger, job.promise.dataset, ready.plan, ready.corpus, ready.found, session, listener)
+        paid = pay(ready.ledger, job.promise.dataset, ready.plan, ready.corpus, session, listener)
         places = np.frombuffer(job.table.places(session.folder.root), np.uint8)
         session.store.keep_once(SOURCE, lambda: {"places": places})
         at = _opened(session, job, ready, paid, listener)
@@ -205,12 +203,8 @@ def _prepare(
         resuming=session.begun,
     )
     _tell_plan(session, job, plan, listener)
-    found = None
     if ledger is not None:
-        found = contents(corpus, ledger.fingerprint_key, engine)
-        if not session.begun:  # a charged run resumes with any share of bad rows
-            corpus.require_usable(found.bad_share)
-        corpus = VerifiedCorpus(corpus, key=ledger.fingerprint_key, expected=found)
+        corpus = recognised(corpus, ledger, session, engine)
     if plan.unit.kind == "secret":
         finder = table.finder(corpus)
         check_records_per_secret(corpus, finder, plan.unit.max_records)
@@ -235,14 +229,14 @@ def _prepare(
             "The private records vote on texts of this --llm; another can replace it only until the last vote."
         )
     json_records, no_key = bool(corpus.schema.record_columns), b""  # the key comes with the charge
-    scratch = session.scratch_of("" if found is None else found.digest)
+    scratch = session.scratch_of(corpus.expected.digest if isinstance(corpus, VerifiedCorpus) else "")
     records = BoundedCorpus(corpus, plan.unit, no_key, json_records, engine, scratch, form=corpus.schema.form)
     additions = tuple(each.prepare(preparation) for each in job.additions)
     prepared = _prepared(method, records, preparation, plan=plan)
     if is_rehearsed(method) and not session.begun:
         prepare = partial(_prepared, method, plan=plan)
         rehearse(method, plan, planned, records, corpus.schema, preparation, prepare)
-    return _Ready(corpus, found, records, plan, preparation, additions, prepared, planned, writing, ledger)
+    return _Ready(corpus, records, plan, preparation, additions, prepared, planned, writing, ledger)
 
 
 def _opened(session: Session, job: Job, ready: _Ready, paid: Paid, listener: Listener) -> Releasing:

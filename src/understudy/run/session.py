@@ -44,7 +44,7 @@ class Listener:
     detail: Callable[[str], None] = lambda _line: None
 
     def warn(self, problem: str, line: str | None = None) -> None:
-        """Show a problem in a line of its own; if nobody may be reading, also as a Python warning."""
+        """Show a line about a problem; also as a Python warning if nobody may be reading."""
         self.say(line or f"Warning: {problem}")
         if self.nobody:
             warnings.warn(problem, UnderstudyWarning, stacklevel=3)
