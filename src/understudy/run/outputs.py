@@ -192,11 +192,8 @@ class OutputFolder:
         return path
 
     def write_statement(self, statement: Statement, *, labelled: bool) -> None:
-        for name, text in [
-            ("statement.json", json.dumps(statement.to_json(), indent=1)),
-            ("statement.md", statement.to_markdown(labelled=labelled)),
-        ]:
-            write_file(self.shareable / name, text)
+        write_file(self.shareable / "statement.json", json.dumps(statement.to_json(), indent=1))
+        write_file(self.shareable / "statement.md", statement.to_markdown(labelled=labelled))
 
     def note_privately(self, entry: Mapping[str, Any]) -> None:
         """Add a line to ``private/diary.jsonl``: internal facts, such as how long something took."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -48,20 +48,14 @@ def is_rehearsed(method: Method) -> bool:
 
 
 def rehearse(
-    method: Method,
-    plan: Plan,
-    planned: Release,
-    corpus: BoundedCorpus,
-    schema: Schema,
-    preparation: Preparation,
-    prepare: Callable[[BoundedCorpus, Preparation], Any],
+    method: Method, plan: Plan, planned: Release, corpus: BoundedCorpus, schema: Schema, preparation: Preparation
 ) -> None:
-    """Run ``method.release`` on made-up records.
+    """Run ``method.prepare`` and ``method.release`` on made-up records. The release itself gets another result of
+    ``prepare``, because this one may be used up.
 
     Args:
         planned: the Release without its content.
         corpus: the private records, of which only bounds and forms are used; no record is read.
-        prepare: calls the method's ``prepare`` again, so that the release's own result is not used up here.
 
     Raises:
         PrivacyError: if a query is not the one that its charge was planned for, a charge has no query or a query no
@@ -88,7 +82,7 @@ def rehearse(
                 **vars(quiet),
                 door=door,
                 writer=_Unasked() if method.needs.candidates else None,  # type: ignore[arg-type]
-                prepared=prepare(made_up, quiet),
+                prepared=method.prepare(made_up, plan, quiet),
                 scratch=Path(folder) / "scratch",
                 rows=_end if method.needs.rows and schema.typed else None,
             )

@@ -58,7 +58,7 @@ def check_cap(session: Session, job: Job) -> None:
     A run that has begun is charged already."""
     if session.noise.origin == SYSTEM and not session.begun:
         with open_ledger(job.promise, session.store) as ledger:
-            ledger.check(job.promise.dataset, job.plan())
+            ledger.check(job.promise.dataset, job.plan(), run_id=session.store.run_id)  # a copy may have begun
 
 
 @dataclass(frozen=True)
@@ -234,8 +234,7 @@ def _prepare(
     additions = tuple(each.prepare(preparation) for each in job.additions)
     prepared = _prepared(method, records, preparation, plan=plan)
     if is_rehearsed(method) and not session.begun:
-        prepare = partial(_prepared, method, plan=plan)
-        rehearse(method, plan, planned, records, corpus.schema, preparation, prepare)
+        rehearse(method, plan, planned, records, corpus.schema, preparation)
     return _Ready(corpus, records, plan, preparation, additions, prepared, planned, writing, ledger)
 
 
