@@ -192,8 +192,9 @@ class OutputFolder:
         return path
 
     def write_statement(self, statement: Statement, *, labelled: bool) -> None:
-        write_file(self.shareable / "statement.json", json.dumps(statement.to_json(), indent=1))
-        write_file(self.shareable / "statement.md", statement.to_markdown(labelled=labelled))
+        fields, text = json.dumps(statement.to_json(), indent=1), statement.to_markdown(labelled=labelled)
+        write_file(self.shareable / "statement.json", fields)
+        write_file(self.shareable / "statement.md", text)
 
     def note_privately(self, entry: Mapping[str, Any]) -> None:
         """Add a line to ``private/diary.jsonl``: internal facts, such as how long something took."""
