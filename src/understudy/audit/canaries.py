@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, CorpusError, ResumeError
-from understudy.base.files import PRIVATE_MODE, atomic_file
+from understudy.base.files import PRIVATE_MODE, write_file
 from understudy.corpus import Corpus
 from understudy.corpus.schema import Schema
 from understudy.corpus.secrets import SecretFinder, read_secrets
@@ -81,9 +81,8 @@ class Canaries:
 
     def save(self, path: Path, *, settings: str) -> None:
         """Write the canaries to a private file, with a digest of the settings that made them."""
-        with atomic_file(path, mode=PRIVATE_MODE) as file:
-            fields = {"settings": settings, "canaries": [asdict(canary) for canary in self.all]}
-            file.write(json.dumps(fields, ensure_ascii=False).encode())
+        fields = {"settings": settings, "canaries": [asdict(canary) for canary in self.all]}
+        write_file(path, json.dumps(fields, ensure_ascii=False), mode=PRIVATE_MODE)
 
 
 def load_canaries(path: Path, *, settings: str) -> Canaries:
@@ -201,8 +200,7 @@ def plant(table: Table, unit: Unit, corpus: Corpus, canaries: Canaries, private:
     if unit.kind == "secret":
         copies = unit.max_records
         theirs = [] if table.secrets_file is None else read_secrets(Path(table.secrets_file))
-        with atomic_file(private / SECRETS, mode=PRIVATE_MODE) as file:
-            file.write("\n".join([*theirs, *(canary.suffix for canary in canaries)]).encode("utf-8"))
+        write_file(private / SECRETS, "\n".join([*theirs, *(canary.suffix for canary in canaries)]), mode=PRIVATE_MODE)
     values = Values(corpus.schema)
     planted = [canary for canary in canaries if canary.planted for _ in range(copies)]
     rows = [*rows_of(corpus, values), *(row_of(corpus, canary, values) for canary in planted)]

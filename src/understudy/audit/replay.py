@@ -22,7 +22,7 @@ from understudy.audit.canaries import CORPUS, RUN, on_the_copy
 from understudy.audit.neighbours import Neighbour, Rows, neighbours_of
 from understudy.audit.running import job_of
 from understudy.audit.tape import Finding, Tape, watch
-from understudy.base.files import PRIVATE_MODE, atomic_file
+from understudy.base.files import PRIVATE_MODE, write_file
 from understudy.corpus.write import write_table
 from understudy.ledger.store import RunStore
 from understudy.run.outputs import OutputFolder
@@ -128,6 +128,5 @@ def audit_replay(config: RunConfig, *, most: int | None = None, listener: Listen
         seconds=time.monotonic() - started,
     )
     if private is not None:
-        with atomic_file(private / REPLAY, mode=PRIVATE_MODE) as file:
-            file.write(json.dumps(audit.to_json(), indent=1).encode("ascii"))
+        write_file(private / REPLAY, json.dumps(audit.to_json(), indent=1), mode=PRIVATE_MODE)
     return audit

@@ -96,6 +96,12 @@ def atomic_file(path: Path, *, mode: int = SHARED_MODE) -> Iterator[BinaryIO]:
     sync_folder(path.parent)
 
 
+def write_file(path: Path, content: str | bytes, *, mode: int = SHARED_MODE) -> None:
+    """Write a file as :func:`atomic_file` does; text in UTF-8."""
+    with atomic_file(path, mode=mode) as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
+
+
 class UnreadableText(Exception):
     """A text file that cannot be read. The message says why, without quoting the file."""
 

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from understudy.base.errors import CorpusError
-from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder, write_file
 from understudy.corpus.schema import Schema
 from understudy.schema.columns import Column
 
@@ -154,6 +154,5 @@ class BadRowLog:
         if self._private_dir is not None:
             counts = {"skipped": self._counts.total(), "kinds": dict(sorted(self._counts.items()))}
             counts |= {"clamped": dict(sorted(clamped.items()))} if clamped else {}
-            with atomic_file(private_folder(self._private_dir) / COUNTS_FILE, mode=PRIVATE_MODE) as stream:
-                stream.write(json.dumps(counts, indent=1).encode("ascii"))
+            write_file(private_folder(self._private_dir) / COUNTS_FILE, json.dumps(counts, indent=1), mode=PRIVATE_MODE)
         return self._counts.total()

@@ -29,7 +29,7 @@ from understudy.evaluate.metrics.value import REAL, SYNTHETIC, Interval, Metric,
 from understudy.evaluate.synthetic import origins
 from understudy.evaluate.tables import Comparison
 from understudy.ledger.store import FILE, RunStore
-from understudy.models.embedder_checks import require_embeds_all, trusted_with_texts
+from understudy.models.embedder_checks import require_embeds_all, require_same_vectors, trusted_with_texts
 from understudy.models.types import Embedder
 from understudy.privacy.exact import EPSILONS
 from understudy.privacy.guarantee import Budget
@@ -43,7 +43,7 @@ from understudy.run.door import ledger_of, open_ledger, pay
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import Lasting, Listener, Session
 from understudy.run.settings import LedgerParameters
-from understudy.run.working import embedding_on, require_same_vectors, statement_of
+from understudy.run.working import embedding_on, statement_of
 from understudy.schema.labels import LabelSet, canonical
 
 LENGTH_EDGES = (0, 5, 10, 15, 20, 30, 40, 60, 80, 120, 160, 240, 320, 640)

@@ -35,7 +35,7 @@ from understudy.methods.registry import method_of
 from understudy.methods.shared.decoding.structured import JSONSchema
 from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.models import catalog
-from understudy.models.embedder_checks import require_trusted
+from understudy.models.embedder_checks import require_same_vectors, require_trusted
 from understudy.models.types import Embedder
 from understudy.models.vectors import remembering
 from understudy.privacy.guarantee import Budget
@@ -43,7 +43,7 @@ from understudy.privacy.measurement import Engine
 from understudy.release.statement import Statement
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import SILENT, Listener
-from understudy.run.working import embedder_of_workers, embedding_on, open_engine, require_same_vectors
+from understudy.run.working import embedder_of_workers, embedding_on, open_engine
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Batches, OpenQuery, Query, Rates
 from understudy.privacy.mechanisms import QuerySpec
 from understudy.privacy.plan import Plan
-from understudy.privacy.sealed import Arrays, SealedValue
+from understudy.privacy.sealed import Arrays, Seal, SealedValue
+from understudy.privacy.verdict import Verdict
 from understudy.release import Release
 from understudy.schema.columns import Column
 from understudy.schema.labels import LabelSet
@@ -203,6 +204,23 @@ class Released:
             strings={**self.strings, **beside.strings},
             public_inputs={**self.public_inputs, **beside.public_inputs},
             noise_check=self.noise_check + beside.noise_check,
+        )
+
+    def sealed(self, planned: Release, seals: Sequence[Seal], verdict: Verdict | None = None) -> Release:
+        """Return the planned Release with this content, and its statement with the seals of all values.
+
+        Raises PrivacyError if a charge has no value.
+        """
+        stated = planned.statement
+        notes = (*stated.notes, *self.notes)
+        statement = replace(stated, public_inputs=self.public_inputs, notes=notes, verdict=verdict)
+        return replace(
+            planned,
+            statement=statement.with_seals(seals),  # by its values, not by this process
+            arrays={name: np.asarray(array) for name, array in self.arrays.items()},
+            terms=list(self.terms),
+            noise_check=replace(self.noise_check, verdict=None),
+            strings={name: list(strings) for name, strings in self.strings.items()},
         )
 
 

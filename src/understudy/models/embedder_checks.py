@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,16 +23,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ModelError
-from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
+from understudy.base.files import PRIVATE_MODE, private_folder, write_file
 from understudy.models.builtin import models_dir
 from understudy.models.causal import CausalModel
 from understudy.models.embedder import SentenceEmbedder
 from understudy.models.machine import worker_count
 from understudy.models.types import Embedder
 from understudy.models.vectors import conditions, uncached
+from understudy.privacy.measurement import Engine
 
 T = TypeVar("T")
 ODD_TEXTS = ("", " ", "\n", "\x00", "\u0301", "\U0010ffff", "\U0001f642", "a" * 50_000, "a text " * 10_000, "[{<|")
+_ON_WORKERS = ("understudy", "numpy", "pyarrow")  # packages of the same versions
 _PLAIN = "a public text"
 _CURE = "Use another model: this one would fail on such a private text after the charge."
 _LONGEST = 512  # words, where an embedder does not say at how many tokens it cuts
@@ -157,8 +161,8 @@ def require_text_invariance_here(embedder: Embedder, *, say: Callable[[str], obj
     say(f"Checking on this machine that texts do not change each other's embeddings (minutes if it is busy{once}).")
     require_text_invariance(embedder)
     if path is not None:
-        with suppress(OSError), atomic_file(private_folder(path.parent) / path.name, mode=PRIVATE_MODE) as file:
-            file.write(told.encode("ascii"))
+        with suppress(OSError):
+            write_file(private_folder(path.parent) / path.name, told, mode=PRIVATE_MODE)
 
 
 _STEERING = ("ATEN_", "CUBLAS_", "DNNL_", "KMP_", "MKL_", "NVIDIA_", "OMP_", "ONEDNN_", "OPENBLAS_", "TORCH")
@@ -201,3 +205,34 @@ def _require_same(embedder: Embedder, first: NDArray[np.float32], second: NDArra
             "one record would have no bound.",
             "Use another embedder, such as 'builtin', or another machine.",
         )
+
+
+def require_same_vectors(
+    engine: Engine | None, embedder: Embedder, *, say: Callable[[str], object] | None = None
+) -> None:
+    """Check that all workers, even those that join later, give some public texts the same vectors; else EngineError.
+
+    With ``say``, which reports what takes minutes, check first on this machine and on every kind of worker that texts
+    do not change each other's vectors; else ModelError. Without, no bound on one record's influence may depend on the
+    vectors.
+    """
+    if say is not None:
+        require_text_invariance_here(embedder, say=say)
+    if engine is not None:
+        if say is not None:
+            engine.ask(partial(require_text_invariance, embedder))
+        engine.ask(partial(kind_of_worker, embedder), always=True)
+
+
+def kind_of_worker(embedder: Embedder | None = None) -> tuple[object, ...]:
+    """Return everything that can change a worker's results: versions and, if it embeds, processor and settings of the
+    model."""
+    vectors = None if embedder is None else conditions(uncached(embedder))
+    return platform.python_version(), *map(_version_of, _ON_WORKERS), vectors
+
+
+def _version_of(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""

@@ -21,13 +21,13 @@ from pydantic import Field
 from understudy.base.errors import ConfigError
 from understudy.base.files import (
     PRIVATE_MODE,
-    atomic_file,
     cannot_read,
     file_sha256,
     read_whole,
     require_inside,
     require_local,
     require_path,
+    write_file,
 )
 from understudy.base.untrusted import MOST_BYTES, parse_json, read_form
 
@@ -144,8 +144,7 @@ class Signer:
             )
             raise ConfigError(problem, "Rename or remove files there that understudy did not write.") from None
         for name, content in ((MANIFEST, data), (SIGNATURE, self._key.sign(data))):
-            with atomic_file(folder / name) as file:
-                file.write(content)
+            write_file(folder / name, content)
         return signed
 
 
@@ -167,10 +166,8 @@ def create_keys(path: str | PathLike[str]) -> tuple[Path, bytes]:
     locked = serialization.BestAvailableEncryption(passphrase) if passphrase else serialization.NoEncryption()
     pem, made = serialization.Encoding.PEM, key.public_key()
     try:
-        with atomic_file(private, mode=PRIVATE_MODE) as stream:
-            stream.write(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, locked))
-        with atomic_file(public) as stream:
-            stream.write(made.public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo))
+        write_file(private, key.private_bytes(pem, serialization.PrivateFormat.PKCS8, locked), mode=PRIVATE_MODE)
+        write_file(public, made.public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo))
     except OSError as error:
         raise ConfigError(
             f"{private.name} cannot be written ({error.strerror}).", "Name another folder for the keys."

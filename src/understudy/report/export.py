@@ -14,7 +14,7 @@ from typing import Any
 
 from understudy.base.display import printable
 from understudy.base.errors import ConfigError, StorageError
-from understudy.base.files import atomic_file, shared_folder
+from understudy.base.files import atomic_file, shared_folder, write_file
 from understudy.corpus.write import write_table
 from understudy.evaluate.metrics.results import HEADS, ReleasedMetrics, cells_of
 from understudy.evaluate.synthetic import (
@@ -183,8 +183,7 @@ def _write_dataset(run: _Run, table: SyntheticTable, output: Path) -> None:
     write_table(output / "provenance.parquet", table.own)
     texts = {"statement.json": json.dumps(run.statement.to_json(), indent=1), "README.md": _card(run, table.columns)}
     for name, text in texts.items():
-        with atomic_file(output / name) as stream:
-            stream.write(text.encode())
+        write_file(output / name, text)
 
 
 def _card(run: _Run, columns: Iterable[str]) -> str:

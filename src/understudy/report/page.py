@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from understudy.base.display import DIRECTIONS
 from understudy.base.errors import ConfigError, UnderstudyError
-from understudy.base.files import PRIVATE_MODE, SHARED_MODE, atomic_file
+from understudy.base.files import PRIVATE_MODE, SHARED_MODE, write_file
 from understudy.report.charts import bars
 from understudy.report.grids import BETTER, SIGNS, largest, table_words
 from understudy.report.numbers import as_record, hundredths, paragraphs, percent, short, span
@@ -62,8 +62,7 @@ def page_of(*folders: Path) -> Iterator[None]:
 def write_page(path: Path, text: str, *, private: bool) -> None:
     """Write a page completely or not at all; if ``private``, only its owner may read it."""
     try:
-        with atomic_file(path, mode=PRIVATE_MODE if private else SHARED_MODE) as file:
-            file.write(text.encode())
+        write_file(path, text, mode=PRIVATE_MODE if private else SHARED_MODE)
     except OSError as error:
         raise ConfigError(
             f"{path.name} cannot be written ({error.strerror}).", "Check that its folder exists and is writable."

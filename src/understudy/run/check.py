@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from understudy.base.errors import CorpusError, in_keywords
-from understudy.base.files import PRIVATE_MODE, atomic_file
+from understudy.base.files import PRIVATE_MODE, write_file
 from understudy.corpus import TableSource
 from understudy.corpus.bad_rows import ROWS_FILE, fault_of
 from understudy.corpus.verified import contents
@@ -104,8 +104,7 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
         if file is not None:
             found = {"share of bad rows": bad_share, "kinds": counts, "first rows": examples}
             found |= {"values beyond their range": read.clamped}
-            with atomic_file(file, mode=PRIVATE_MODE) as stream:
-                stream.write(json.dumps(found, indent=1).encode("ascii"))
+            write_file(file, json.dumps(found, indent=1), mode=PRIVATE_MODE)
     if not (read.texts or counts):
         raise CorpusError(
             "The table has no rows.",

@@ -219,7 +219,7 @@ def pay(
         listener.say("NOT PRIVATE: noise is off or seeded; nothing is charged and no promise holds.")
         receipt = Receipt(session.store.run_id, plan)
         return Paid(session.witness.door(_door(plan, receipt, session, None, "")), b"insecure")
-    assert isinstance(corpus, VerifiedCorpus)
+    assert isinstance(corpus, VerifiedCorpus), "the rows that are paid for are known"
     found = corpus.contents
     known = corpus.identity(ledger.fingerprint_key, texts=found.texts)
     kept = session.store.value(_FINGERPRINT)

@@ -24,7 +24,7 @@ import cloudpickle
 from loky import ProcessPoolExecutor, cpu_count
 
 from understudy.base.errors import EngineError, UnderstudyError
-from understudy.base.files import PRIVATE_MODE, atomic_file
+from understudy.base.files import PRIVATE_MODE, write_file
 from understudy.base.lazy import quiet_libraries
 
 THREADS = {"OMP_NUM_THREADS": "1", "UNDERSTUDY_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -373,8 +373,7 @@ def _ask_for_token() -> None:
         file.chmod(PRIVATE_MODE)
     else:
         file.parent.mkdir(exist_ok=True)
-        with atomic_file(file, mode=PRIVATE_MODE) as stream:
-            stream.write(secrets.token_hex(32).encode())
+        write_file(file, secrets.token_hex(32), mode=PRIVATE_MODE)
 
 
 class _Sealed:

@@ -138,8 +138,15 @@ class Job(FreeJob):
     def plan(self, labels: LabelSet | None = None) -> Plan:
         """Divide the budget among the method and the additions, and return all releases with their charges; the given
         labels replace the declared ones. Reads no private data."""
-        facts = self._facts if labels is None else replace(self._facts, labels=labels)
+        if labels is None or labels == self._facts.labels:
+            return self._declared_plan
+        return self._plan(replace(self._facts, labels=labels))
 
+    @cached_property
+    def _declared_plan(self) -> Plan:
+        return self._plan(self._facts)
+
+    def _plan(self, facts: PublicFacts) -> Plan:
         def plan_method(rest: Any) -> Plan:
             plan = judged(self.method.plan(rest, facts), facts)
             if facts.label is None or facts.labels.names:
@@ -155,11 +162,6 @@ class Job(FreeJob):
         plan = plan_rest(self.promise.budget)
         require_readable_charges(plan.charges)
         return plan
-
-    @cached_property
-    def declared_plan(self) -> Plan:
-        """Return the plan with the declared labels."""
-        return self.plan()
 
     def decisions(self, plan: Plan) -> dict[str, str]:
         """Return a line for the user about each default that was decided from public facts."""

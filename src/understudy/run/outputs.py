@@ -22,7 +22,6 @@ from typing import Any
 from understudy.base.errors import ConfigError, ResumeError, UnderstudyError
 from understudy.base.files import (
     PRIVATE_MODE,
-    atomic_file,
     only_owner_writes,
     private_folder,
     require_inside,
@@ -30,6 +29,7 @@ from understudy.base.files import (
     require_path,
     shared_folder,
     storage_error,
+    write_file,
 )
 from understudy.corpus.write import write_table
 from understudy.methods.registry import load_release, method_names
@@ -44,8 +44,19 @@ from understudy.text.writing import SyntheticRecord
 FORMATS = ("parquet", *TEXT_FORMATS)
 """Formats that a synthetic table in an output folder may have; runs write Parquet and the private table's format."""
 REPORT, TOPICS, SCHEMA = "report.html", "topics.html", "schema.json"
-PROGRESS = "progress.json"
+PROGRESS, PROVENANCE = "progress.json", "provenance.parquet"
 _SHAREABLE = "release"
+
+
+@dataclass(frozen=True)
+class _File:
+    """The path of a file in the shareable or the private folder."""
+
+    name: str
+    private: bool = False
+
+    def __get__(self, folder: OutputFolder, _class: type[OutputFolder]) -> Path:
+        return (folder.private if self.private else folder.shareable) / self.name
 
 
 @dataclass(frozen=True)
@@ -107,44 +118,23 @@ class OutputFolder:
     def synthetic_file(self, table_format: str = "parquet") -> Path:
         return self.shareable / f"synthetic.{table_format}"
 
-    @property
-    def provenance_file(self) -> Path:
-        """Return the file with the provenance of the synthetic table's rows, in their order."""
-        return provenance_beside(self.synthetic_file())
-
-    @property
-    def schema_file(self) -> Path:
-        """Return the file that describes the synthetic table's columns: names and declared domains."""
-        return self.shareable / SCHEMA
-
-    @property
-    def metrics_file(self) -> Path:
-        """Return the file of metrics on private data that were released with a charge."""
-        return self.shareable / "metrics.json"
-
-    @property
-    def evaluation_file(self) -> Path:
-        """Return the file of metrics on private data that no epsilon covers."""
-        return self.private / "evaluation.json"
-
-    @property
-    def audit_file(self) -> Path:
-        """Return the file of an audit's result."""
-        return self.private / "audit.json"
-
-    @property
-    def report_file(self) -> Path:
-        """Return the file of the shareable report."""
-        return self.shareable / REPORT
-
-    @property
-    def topics_file(self) -> Path:
-        """Return the file of the page of topics."""
-        return self.shareable / TOPICS
-
-    @property
-    def internal_report_file(self) -> Path:
-        return self.private / REPORT
+    provenance_file = _File(PROVENANCE)
+    """The provenance of the synthetic table's rows, in their order."""
+    schema_file = _File(SCHEMA)
+    """The description of the synthetic table's columns: names and declared domains."""
+    metrics_file = _File("metrics.json")
+    """Metrics on private data that were released with a charge."""
+    evaluation_file = _File("evaluation.json", private=True)
+    """Metrics on private data that no epsilon covers."""
+    audit_file = _File("audit.json", private=True)
+    """The result of an audit."""
+    report_file = _File(REPORT)
+    """The shareable report."""
+    topics_file = _File(TOPICS)
+    """The page of topics."""
+    internal_report_file = _File(REPORT, private=True)
+    diary = _File("diary.jsonl", private=True)
+    """Internal notes, which must not be handed out."""
 
     def require_no_other_release(self, made: Release) -> None:
         """Raise ResumeError if generating from ``made`` here would remove a Release that was paid for."""
@@ -169,11 +159,6 @@ class OutputFolder:
             held = _read(path) if keep is not None and path in releases else None
             if keep is None or held is None or held.digest != keep.digest:
                 path.unlink(missing_ok=True)
-
-    @property
-    def diary(self) -> Path:
-        """Return the file of internal notes, which must not be handed out."""
-        return self.private / "diary.jsonl"
 
     @property
     def _releases(self) -> list[Path]:
@@ -207,12 +192,9 @@ class OutputFolder:
         return path
 
     def write_statement(self, statement: Statement, *, labelled: bool) -> None:
-        for name, text in [
-            ("statement.json", json.dumps(statement.to_json(), indent=1)),
-            ("statement.md", statement.to_markdown(labelled=labelled)),
-        ]:
-            with atomic_file(self.shareable / name) as file:
-                file.write(text.encode())
+        fields, text = json.dumps(statement.to_json(), indent=1), statement.to_markdown(labelled=labelled)
+        write_file(self.shareable / "statement.json", fields)
+        write_file(self.shareable / "statement.md", text)
 
     def note_privately(self, entry: Mapping[str, Any]) -> None:
         """Add a line to ``private/diary.jsonl``: internal facts, such as how long something took."""
@@ -231,8 +213,7 @@ class OutputFolder:
         Returns:
             The table's path in Parquet and, if the private table is a text file, in that file's format.
         """
-        with atomic_file(self.schema_file) as stream:
-            stream.write(json.dumps(schema.to_json(), indent=1, ensure_ascii=False).encode("utf-8"))
+        write_file(self.schema_file, json.dumps(schema.to_json(), indent=1, ensure_ascii=False))
         table = SyntheticTable.of(records, schema)
         write_table(self.provenance_file, table.own)
         kinds = ("parquet", *(each for each in TEXT_FORMATS if each == schema.layout.format))
@@ -244,7 +225,7 @@ class OutputFolder:
 
 def provenance_beside(table: Path) -> Path:
     """Return the provenance file of a synthetic table."""
-    return table.parent / "provenance.parquet"
+    return table.parent / PROVENANCE
 
 
 def find_table(shareable: Path) -> Path | None:

@@ -130,8 +130,8 @@ def no_label_counts(method: Method) -> ConfigError:
     )
 
 
-class Chat(settings.ModelParameters, use_attribute_docstrings=False):
-    """The language model that writes the texts, with its settings."""
+class Chat(settings.ModelParameters, settings.PlanParameters, use_attribute_docstrings=False):
+    """The language model that writes the texts, with its settings; prices are halved for batches."""
 
     asks: bool
     """Whether it is asked to write texts."""
@@ -139,9 +139,6 @@ class Chat(settings.ModelParameters, use_attribute_docstrings=False):
     """Whether it is the built-in writer, which writes texts around phrases unless the user gives a prompt."""
     seed: int
     """The seed of its sampling."""
-    price_input: float | None
-    """Price per million tokens, halved for batches; ``price_output`` too."""
-    price_output: float | None
     in_a_row: int
     """Smallest number of batches that wait for each other: one, and one more for each round of an evolution and each
     repair."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -46,24 +47,18 @@ def release(
             "A release cannot both continue and start over.",
             "Give one of --continue and --fresh (which charges again).",
         )
-    with (
-        open_session(job.place, job.lasting, job.promise.noise_source) as session,
-        _recorded(session, job, listener, "release") as listener,
-    ):
+    opened = open_session(job.place, job.lasting, job.promise.noise_source, scratch=job.engine.scratch)
+    with _recorded(opened, job, listener, "release") as (session, listener):
+        check_cap(session, job)
         writing = None
         if job.method.needs.candidates or job.method.needs.private_model:
-            check_cap(session, job)
             writing = prepare_writing(session, job.method, job.texts, job.chat, listener)
         made = make_release(session, job, corpus, writing, listener, resume=resume)
         return signing.of_result(Result(made, folder=session.visible_folder), listener)
 
 
 def run(
-    config: RunConfig,
-    *,
-    corpus: Corpus | None = None,
-    listener: Listener = SILENT,
-    witness: Witness | None = None,
+    config: RunConfig, *, corpus: Corpus | None = None, listener: Listener = SILENT, witness: Witness | None = None
 ) -> Result:
     """Release and generate in one go. The same configuration and output folder resume a killed run.
 
@@ -73,12 +68,9 @@ def run(
     job = Job(config, charges=True, generates=True)
     job.require_language()
     signing = Signing.of(job)
-    with (
-        open_session(job.place, job.lasting, job.promise.noise_source, witness=witness) as session,
-        _recorded(session, job, listener, "run") as listener,
-    ):
-        for line in job.decided:
-            listener.say(line)
+    noise, scratch = job.promise.noise_source, job.engine.scratch
+    opened = open_session(job.place, job.lasting, noise, witness=witness, scratch=scratch)
+    with _recorded(opened, job, listener, "run") as (session, listener):
         _say_free(session, job, config, listener)
         check_cap(session, job)
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)  # before any charge
@@ -116,12 +108,8 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
     noise = SystemNoise() if made.statement.private else InsecureNoNoise()  # none is added: the folder's kind
     if job.place.output is not None:
         OutputFolder(Path(job.place.output)).require_no_other_release(made)
-    with (
-        open_session(job.place, job.lasting.free({"release": made.digest}), noise, free=True) as session,
-        _recorded(session, job, listener, "generate") as listener,
-    ):
-        for line in job.decided:
-            listener.say(line)
+    opened = open_session(job.place, job.lasting.free({"release": made.digest}), noise, free=True)
+    with _recorded(opened, job, listener, "generate") as (session, listener):
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)
         return signing.of_result(write_texts(session, made, job, writing, listener, clear=True), listener)
 
@@ -140,6 +128,15 @@ def _say_free(session: Session, job: Job, config: RunConfig, listener: Listener)
         )
 
 
-def _recorded(session: Session, job: FreeJob, listener: Listener, verb: str) -> AbstractContextManager[Listener]:
-    """Wrap the listener, so that its messages are also kept in the run's folder."""
-    return recorded(listener, session.visible_folder, verb=verb, method=job.method.name, dataset=job.dataset)
+@contextmanager
+def _recorded(
+    opened: AbstractContextManager[Session], job: FreeJob, listener: Listener, verb: str
+) -> Iterator[tuple[Session, Listener]]:
+    """Open the run's folder. Yield the session and the listener, wrapped so that its messages are also kept there."""
+    with (
+        opened as session,
+        recorded(listener, session.visible_folder, verb=verb, method=job.method.name, dataset=job.dataset) as told,
+    ):
+        for line in job.decided:
+            told.say(line)
+        yield session, told

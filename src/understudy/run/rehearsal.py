@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,15 +27,14 @@ from understudy.corpus.secrets import SecretFinder
 from understudy.ledger.store import RunStore
 from understudy.methods import usual
 from understudy.methods.additions.registry import complete
-from understudy.methods.base import Method, Preparation, Released, ReleaseTools
+from understudy.methods.base import Method, Preparation, ReleaseTools
 from understudy.methods.release_schema import Contents, mismatch
 from understudy.models.types import WrappedEmbedder
 from understudy.privacy.measurement import Batches, OpenQuery, Query, Rates
 from understudy.privacy.noise import InsecureSeededNoise
 from understudy.privacy.plan import Plan, Receipt
 from understudy.privacy.sample import SubsampledSums
-from understudy.privacy.sealed import Seal, SealedValue
-from understudy.privacy.verdict import Verdict
+from understudy.privacy.sealed import SealedValue
 from understudy.release import Release
 from understudy.run.door import Measurements
 
@@ -49,20 +48,14 @@ def is_rehearsed(method: Method) -> bool:
 
 
 def rehearse(
-    method: Method,
-    plan: Plan,
-    planned: Release,
-    corpus: BoundedCorpus,
-    schema: Schema,
-    preparation: Preparation,
-    prepare: Callable[[BoundedCorpus, Preparation], Any],
+    method: Method, plan: Plan, planned: Release, corpus: BoundedCorpus, schema: Schema, preparation: Preparation
 ) -> None:
-    """Run ``method.release`` on made-up records.
+    """Run ``method.prepare`` and ``method.release`` on made-up records. The release itself gets another result of
+    ``prepare``, because this one may be used up.
 
     Args:
         planned: the Release without its content.
         corpus: the private records, of which only bounds and forms are used; no record is read.
-        prepare: calls the method's ``prepare`` again, so that the release's own result is not used up here.
 
     Raises:
         PrivacyError: if a query is not the one that its charge was planned for, a charge has no query or a query no
@@ -71,7 +64,7 @@ def rehearse(
     """
     beside = complete(Contents({}, {}), planned).charges
     own = replace(plan, charges=tuple(charge for charge in plan.charges if charge.name not in beside))
-    made_up = replace(corpus, corpus=_MadeUp(schema), hash_key=_NO_KEY, engine=None)
+    made_up = replace(corpus, corpus=_MadeUp(schema), hash_key=_NO_KEY, engine=None, scratch=Path())
     quiet = replace(
         preparation,
         secrets=None if preparation.secrets is None else SecretFinder(("a made-up secret",)),
@@ -86,16 +79,16 @@ def rehearse(
         door = _Door(own, Receipt(store.run_id, own), InsecureSeededNoise(0), store, None, "")
         try:
             tools = ReleaseTools(
-                **{each.name: getattr(quiet, each.name) for each in fields(quiet)},
+                **vars(quiet),
                 door=door,
                 writer=_Unasked() if method.needs.candidates else None,  # type: ignore[arg-type]
-                prepared=prepare(made_up, quiet),
+                prepared=method.prepare(made_up, plan, quiet),
                 scratch=Path(folder) / "scratch",
                 rows=_end if method.needs.rows and schema.typed else None,
             )
             released = method.release(made_up, own, tools)
             statement = replace(planned.statement, charges=own.charges)
-            made = filled(replace(planned, statement=statement), released, store.seals())
+            made = released.sealed(replace(planned, statement=statement), store.seals())
             made.save(Path(folder) / "rehearsal.release")
             if method.is_usual:
                 usual.require_content(made, holds_texts=method.needs.holds_texts)
@@ -113,27 +106,6 @@ def rehearse(
             ) from error
     if problem:
         raise bug(f"The Release differs from the method's `contents`: {problem}.", "correct `contents` or `release`")
-
-
-def filled(planned: Release, released: Released, seals: Sequence[Seal], verdict: Verdict | None = None) -> Release:
-    """Return the Release with its content.
-
-    Raises PrivacyError if a charge has no value.
-    """
-    statement = replace(
-        planned.statement,
-        public_inputs=released.public_inputs,
-        notes=(*planned.statement.notes, *released.notes),
-        verdict=verdict,
-    )
-    return replace(
-        planned,
-        statement=statement.with_seals(seals),  # by its values, not by this process
-        arrays={name: np.asarray(array) for name, array in released.arrays.items()},
-        terms=list(released.terms),
-        noise_check=replace(released.noise_check, verdict=None),
-        strings={name: list(strings) for name, strings in released.strings.items()},
-    )
 
 
 @dataclass(frozen=True)

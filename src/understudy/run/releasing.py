@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from understudy.base.display import printable
-from understudy.base.errors import (
-    ConfigError,
-    ModelError,
-    PrivacyError,
-    ResumeError,
-    UnderstudyError,
-    UnderstudyWarning,
-)
+from understudy.base.errors import ConfigError, ModelError, PrivacyError, ResumeError, UnderstudyError
 from understudy.base.lazy import quiet_libraries
 from understudy.corpus import Corpus
 from understudy.corpus.bounding import BoundedCorpus
@@ -32,6 +24,7 @@ from understudy.methods.registry import load_release
 from understudy.models.embedder_checks import (
     require_embeds_all,
     require_encodes_all,
+    require_same_vectors,
     require_trusted,
     trusted_with_texts,
 )
@@ -48,11 +41,12 @@ from understudy.run.door import SOURCE, Paid, open_ledger, pay
 from understudy.run.generating import Writing, require_room
 from understudy.run.job import Job
 from understudy.run.parts import Table
-from understudy.run.rehearsal import filled, is_rehearsed, rehearse
+from understudy.run.rehearsal import is_rehearsed, rehearse
 from understudy.run.session import RELEASED, Listener, Session
-from understudy.run.working import embedder_of_workers, open_engine, require_same_vectors, statement_of
+from understudy.run.working import embedder_of_workers, open_engine, statement_of
 from understudy.schema.columns import Column
 from understudy.schema.labels import LabelSet, canonical
+from understudy.schema.layout import Layout
 from understudy.text.writing import Writer
 
 if TYPE_CHECKING:
@@ -60,11 +54,11 @@ if TYPE_CHECKING:
 
 
 def check_cap(session: Session, job: Job) -> None:
-    """Check that the ledger has room for the whole plan before models are loaded, so that a refusal is quick."""
-    if session.noise.origin == SYSTEM and RELEASED not in session.store.stages():
+    """Check that the ledger has room for the whole plan before anything is loaded or read, so that a refusal is quick.
+    A run that has begun is charged already."""
+    if session.noise.origin == SYSTEM and not session.begun:
         with open_ledger(job.promise, session.store) as ledger:
-            plan = session.as_booked(job.declared_plan)
-            ledger.check(job.promise.dataset, plan, run_id=session.store.run_id)
+            ledger.check(job.promise.dataset, job.plan(), run_id=session.store.run_id)  # a copy may have begun
 
 
 @dataclass(frozen=True)
@@ -72,7 +66,7 @@ class _Ready:
     """The inputs of the charge, after every check of public facts.
 
     Args:
-        corpus: verified not to change.
+        corpus: verified not to change, if there is a ledger.
         records: the bounded corpus, without the key that comes with the charge.
         prepared: the result of the method's ``prepare``.
         planned: the Release without content.
@@ -87,7 +81,6 @@ class _Ready:
     planned: Release
     writing: Writing | None
     ledger: Ledger | None
-    scratch: Path
 
 
 @quiet_libraries()
@@ -128,10 +121,14 @@ def make_release(
             at = addition.release(at, ready.plan)
 
     # 4. Everything below is post-processing of sealed values.
-    made = _sealed(session, ready, at)
+    verdict = None
+    if session.noise.origin != "none":
+        expected = ready.plan.forecast.verdict
+        verdict = at.released.noise_check.verdict or (expected and expected.coarse)
+    made = at.released.sealed(at.planned, session.store.seals(), verdict)
     session.folder.write_release(made)
     session.store.mark(RELEASED)
-    session.clear_scratch(_scratch(session, job))
+    session.clear_scratch()
     _tell_made(made, listener, skips=job.table.skips_bad_rows)
     return made
 
@@ -181,60 +178,48 @@ def _release_there(session: Session, job: Job, listener: Listener, *, resume: bo
         of = ", made from a table in another place that was named the same dataset"
     listener.say(f"{file.name} exists already{of}: no private record is read, and nothing is charged{more}.")
     session.folder.write_statement(made.statement, labelled=made.schema.label is not None)
-    session.clear_scratch(_scratch(session, job))
+    session.clear_scratch()
     return made
 
 
-def _scratch(session: Session, job: Job) -> Path:
-    return (session.scratch if job.engine.scratch is None else Path(job.engine.scratch).expanduser()).resolve()
-
-
 def _prepare(
-    stack: ExitStack,
-    session: Session,
-    job: Job,
-    corpus: Corpus | None,
-    writing: Writing | None,
-    listener: Listener,
+    stack: ExitStack, session: Session, job: Job, corpus: Corpus | None, writing: Writing | None, listener: Listener
 ) -> _Ready:
     """Do everything that could fail for public reasons, and report what is about to be charged."""
-    method, promise, table, own_scratch = job.method, job.promise, job.table, _scratch(session, job)
-    early = session.as_booked(job.declared_plan)
-    ledger = stack.enter_context(open_ledger(promise, session.store)) if session.noise.origin == SYSTEM else None
-    if ledger is not None:
-        ledger.check(promise.dataset, early, run_id=session.store.run_id)  # before any private read
-    engine = stack.enter_context(open_engine(job.engine, own_scratch))
+    method, table = job.method, job.table
+    ledger = stack.enter_context(open_ledger(job.promise, session.store)) if session.noise.origin == SYSTEM else None
+    engine = stack.enter_context(open_engine(job.engine, session.scratch))
     if corpus is None:
         corpus = stack.enter_context(table.open(session.folder.private))
     _check_columns(table, corpus, finds_labels=job.finds_labels)
     labels = job.label_set if job.finds_labels else LabelSet(tuple(canonical(label) for label in corpus.labels))
     plan = session.as_begun(job.plan(labels))
+    preparation, trusted = _load_models(session, job, labels, engine, listener)
     preparation = replace(
-        _load_models(session, job, labels, engine, listener),
+        preparation,
         prompts=None if writing is None else writing.prompts,
         record_columns=tuple(corpus.schema.record_columns),
         columns=corpus.schema.typed,
         resuming=session.begun,
     )
     _tell_plan(session, job, plan, listener)
-    rows = ""
     if ledger is not None:
         corpus = VerifiedCorpus.read(corpus, ledger.fingerprint_key, resumed=session.begun, engine=engine)
-        rows = corpus.contents.digest
     if plan.unit.kind == "secret":
         finder = table.finder(corpus)
         check_records_per_secret(corpus, finder, plan.unit.max_records)
         preparation = replace(preparation, secrets=finder)
-    if left := [name for name in corpus.layout.columns if name not in {*_synthesised(corpus), *corpus.schema.columns}]:
+    layout = corpus.layout.of(_synthesised(corpus))
+    if left := [name for name in corpus.layout.columns if name not in {*layout.columns, *corpus.schema.columns}]:
         names = ", ".join(printable(name) for name in left)
         listener.say(f"The synthetic table leaves out columns that are not declared (--columns): {names}.")
-    if taken := _types_taken(corpus):
+    if taken := _types_taken(layout):
         listener.say(
             f"Taken from the table in memory as public facts: its columns' names and these types: {taken}. If it was "
             "read in a way that infers types from values, give these columns as strings."
         )
     session.folder.require_writable()
-    planned = _planned_release(job, corpus, plan, preparation)
+    planned = _planned_release(job, corpus, layout, plan, trusted)
     require_readable(planned)
     if writing is not None:
         details = "; ".join(filter(None, (each.details(writing.prompted) for each in job.additions)))
@@ -244,19 +229,18 @@ def _prepare(
             "The private records vote on texts of this --llm; another can replace it only until the last vote."
         )
     json_records, no_key = bool(corpus.schema.record_columns), b""  # the key comes with the charge
-    records = BoundedCorpus(corpus, plan.unit, no_key, json_records, engine, form=corpus.schema.form)
-    scratch = session.scratch_of(rows, own_scratch)
+    scratch = session.scratch_of(corpus.contents.digest if isinstance(corpus, VerifiedCorpus) else "")
+    records = BoundedCorpus(corpus, plan.unit, no_key, json_records, engine, scratch, form=corpus.schema.form)
     additions = tuple(each.prepare(preparation) for each in job.additions)
     prepared = _prepared(method, records, preparation, plan=plan)
     if is_rehearsed(method) and not session.begun:
-        prepare = partial(_prepared, method, plan=plan)
-        rehearse(method, plan, planned, records, corpus.schema, preparation, prepare)
-    return _Ready(corpus, records, plan, preparation, additions, prepared, planned, writing, ledger, scratch)
+        rehearse(method, plan, planned, records, corpus.schema, preparation)
+    return _Ready(corpus, records, plan, preparation, additions, prepared, planned, writing, ledger)
 
 
 def _opened(session: Session, job: Job, ready: _Ready, paid: Paid, listener: Listener) -> Releasing:
     """Open the door to the private records that the charge paid for."""
-    preparation, writing, schema = ready.preparation, ready.writing, ready.corpus.schema
+    preparation, schema = ready.preparation, ready.corpus.schema
     for what, model in (("private model", preparation.model), ("embedder", preparation.embedder)):
         if model is None:
             continue
@@ -268,11 +252,11 @@ def _opened(session: Session, job: Job, ready: _Ready, paid: Paid, listener: Lis
                 "start over (which charges the budget again).",
             )
     tools = ReleaseTools(
-        **{each.name: getattr(preparation, each.name) for each in fields(preparation)},
+        **vars(preparation),
         door=paid.door,
-        writer=_candidates(job.method, writing, preparation.labels, listener),
+        writer=_candidates(job.method, ready.writing, preparation.labels, listener),
         prepared=ready.prepared,
-        scratch=ready.scratch,
+        scratch=ready.records.scratch,
         note=session.folder.note_privately,
     )
     if not schema.labels_declared:
@@ -282,7 +266,7 @@ def _opened(session: Session, job: Job, ready: _Ready, paid: Paid, listener: Lis
     if schema.clamps:
         listener.say("Numbers outside a column's range count as its ends; private/skipped_rows.json counts them.")
     listener.say("Reading the private records.")
-    return Releasing(replace(ready.records, hash_key=paid.hash_key, scratch=ready.scratch), tools, ready.planned)
+    return Releasing(replace(ready.records, hash_key=paid.hash_key), tools, ready.planned)
 
 
 def _release_method(method: Method, at: Releasing, ready: _Ready, listener: Listener) -> Releasing:
@@ -300,15 +284,6 @@ def _candidates(method: Method, writing: Writing | None, labels: LabelSet, liste
     return writing.writer(labels.names, listener) if writing and method.needs.candidates else None
 
 
-def _sealed(session: Session, ready: _Ready, at: Releasing) -> Release:
-    """Return the Release with its content, and its statement with the seals of all values."""
-    released, planned = at.released, at.planned
-    verdict = released.noise_check.verdict
-    if verdict is None and session.noise.origin != "none" and ready.plan.forecast.verdict is not None:
-        verdict = ready.plan.forecast.verdict.coarse
-    return filled(planned, released, session.store.seals(), verdict if session.noise.origin != "none" else None)
-
-
 def _tell_plan(session: Session, job: Job, plan: Plan, listener: Listener) -> None:
     """Report what is protected, what was decided, and what to expect of the budget."""
     protected = plan.unit.describe() if job.method.private else "nobody: a baseline without privacy"
@@ -317,9 +292,7 @@ def _tell_plan(session: Session, job: Job, plan: Plan, listener: Listener) -> No
         listener.say(line)
     _tell(plan.forecast.verdict if session.noise.origin != "none" else None, listener, plan.unit)
     for warning in job.warnings:
-        listener.say(f"Warning: {warning}")
-        if listener.nobody:
-            warnings.warn(warning, UnderstudyWarning, stacklevel=2)
+        listener.warn(warning)
 
 
 def _tell_made(made: Release, listener: Listener, *, skips: bool) -> None:
@@ -330,46 +303,44 @@ def _tell_made(made: Release, listener: Listener, *, skips: bool) -> None:
     for line in made.noise_check.lines(made.schema.label_set.names, warnings=False):
         listener.detail(line)
     for warning in made.noise_check.warnings:
-        listener.say(f"Warning: {warning}")
+        listener.warn(warning)
     _tell(verdict, listener, made.statement.unit, spent=True)
-    if made.noise_check.warnings or (verdict and verdict.level == "noise"):
-        if skips:
-            listener.say("If you expected more, see private/skipped_rows.json: do the declared labels match the data?")
-        if listener.nobody:
-            for warning in made.noise_check.warnings:
-                warnings.warn(warning, UnderstudyWarning, stacklevel=2)
+    if skips and (made.noise_check.warnings or (verdict and verdict.level == "noise")):
+        listener.say("If you expected more, see private/skipped_rows.json: do the declared labels match the data?")
 
 
 def _tell(verdict: Verdict | None, listener: Listener, unit: Unit, *, spent: bool = False) -> None:
-    if verdict is None or not (sentence := verdict.sentence(spent=spent, unit=unit.kind)):
-        return
-    listener.say(sentence)
-    if verdict.level == "noise" and listener.nobody:
-        warnings.warn(sentence, UnderstudyWarning, stacklevel=3)
+    sentence = verdict.sentence(spent=spent, unit=unit.kind) if verdict else ""
+    if verdict and verdict.level == "noise":
+        listener.warn(sentence, sentence)
+    elif sentence:
+        listener.say(sentence)
 
 
 def _load_models(
     session: Session, job: Job, labels: LabelSet, engine: Engine | None, listener: Listener
-) -> Preparation:
-    """Load and try the method's models, before anything is charged.
+) -> tuple[Preparation, tuple[str, ...]]:
+    """Load and try the method's models, before anything is charged. Return also the statement's sentences about whom
+    the user trusts with private texts.
 
     Check that an embedder of private texts may read them, and that they do not change each other's vectors here.
     """
     embedder = model = None
-    dimension = 0
+    dimension, trusted = 0, statement_of(job.engine)
     if job.embeds_private_texts or job.method.needs.term_embedder:
         own = job.embedder.load(session.folder.private, job.texts.form)
         embedder = embedder_of_workers(job.engine, own)
         if job.embeds_private_texts:
             require_trusted(embedder, trust_endpoint=job.embedder.trust_endpoint)
+            trusted = (*trusted_with_texts(embedder), *trusted)
         dimension = require_embeds_all(embedder)
-    if embedder is not None and job.embeds_private_texts:
-        require_same_vectors(engine, embedder, say=listener.say)
+        if job.embeds_private_texts:
+            require_same_vectors(engine, embedder, say=listener.say)
     if job.method.needs.private_model:
         listener.say("Loading the private model, and checking on this machine that texts do not change each other's.")
         model = job.private_model.load()
         require_encodes_all(model)
-    return Preparation(
+    loaded = Preparation(
         labels=labels,
         seed=job.wanted.seed,
         embedder=embedder,
@@ -378,6 +349,7 @@ def _load_models(
         say=listener.say,
         progress=listener.progress,
     )
+    return loaded, trusted
 
 
 def _prepared(method: Method, corpus: BoundedCorpus, preparation: Preparation, *, plan: Plan) -> Any:
@@ -393,9 +365,8 @@ def _prepared(method: Method, corpus: BoundedCorpus, preparation: Preparation, *
     )
 
 
-def _planned_release(job: Job, corpus: Corpus, plan: Plan, preparation: Preparation) -> Release:
+def _planned_release(job: Job, corpus: Corpus, layout: Layout, plan: Plan, trusted: tuple[str, ...]) -> Release:
     """Return the Release without its content, and its statement without seals."""
-    read = preparation.embedder if job.embeds_private_texts else None
     schema, stored = corpus.schema, dict[str, Any]()
     for addition in job.additions:
         stored |= addition.stored
@@ -410,14 +381,10 @@ def _planned_release(job: Job, corpus: Corpus, plan: Plan, preparation: Preparat
             form=schema.form,
             owner=_owner(corpus) if plan.unit.kind == "owner" else None,
             records_per_owner=plan.unit.max_records or 1,
-            layout=corpus.layout.of(_synthesised(corpus)),
+            layout=layout,
         ),
         statement=Statement.of(
-            plan,
-            public_inputs={},
-            labels_declared=schema.labels_declared,
-            dataset=job.promise.dataset,
-            trusted=(*trusted_with_texts(read), *statement_of(job.engine)),
+            plan, public_inputs={}, labels_declared=schema.labels_declared, dataset=job.promise.dataset, trusted=trusted
         ),
         arrays={},
     )
@@ -433,9 +400,8 @@ def _owner(corpus: Corpus) -> Column | None:
     return None if name is None else next(declared, Column(name, "identifier"))
 
 
-def _types_taken(corpus: Corpus) -> str:
+def _types_taken(layout: Layout) -> str:
     """Return, in words, the columns of the synthetic table that keep a type other than text from a table in memory."""
-    layout = corpus.layout.of(_synthesised(corpus))
     kinds = {each: kind for each, kind in layout.types.items() if not layout.is_text(each) or "dictionary" in kind}
     kinds = {each: "category" if "dictionary" in kind else kind for each, kind in {**kinds, **layout.dtypes}.items()}
     return ", ".join(f"{printable(each)} ({kinds[each]})" for each in layout.in_order(kinds) if not layout.format)

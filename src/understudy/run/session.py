@@ -6,13 +6,14 @@ import hashlib
 import json
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from understudy.base.errors import ResumeError, UnderstudyError, bug
+from understudy.base.errors import ResumeError, UnderstudyError, UnderstudyWarning, bug
 from understudy.base.files import disk_faults, private_folder
 from understudy.corpus.sources import SPOOL, SPOOLS_IN_USE
 from understudy.ledger.store import RunStore
@@ -41,6 +42,12 @@ class Listener:
     nobody: bool = False
     """Whether nobody may be reading: important messages are then Python warnings, too."""
     detail: Callable[[str], None] = lambda _line: None
+
+    def warn(self, problem: str, line: str | None = None) -> None:
+        """Show a line about a problem; also as a Python warning if nobody may be reading."""
+        self.say(line or f"Warning: {problem}")
+        if self.nobody:
+            warnings.warn(problem, UnderstudyWarning, stacklevel=3)
 
 
 SILENT = Listener(nobody=True)
@@ -93,6 +100,8 @@ class Session:
     visible_folder: OutputFolder | None
     noise: NoiseSource
     witness: Witness = field(default_factory=Witness)
+    named_scratch: str | None = None
+    """The scratch folder that the user named, which other runs may use, too."""
 
     @property
     def begun(self) -> bool:
@@ -101,24 +110,23 @@ class Session:
     @property
     def scratch(self) -> Path:
         """Return the folder of private files that are deleted once the Release is made."""
-        return self.folder.private / _SCRATCH
+        return Path(self.named_scratch or self.folder.private / _SCRATCH).expanduser().resolve()
 
-    def scratch_of(self, rows: str, scratch: Path | None = None) -> Path:
-        """Return the part of the scratch folder, or of the folder named ``scratch``, for this run and these rows. Other
-        runs use other parts."""
-        run = private_folder(self._of_this_run(private_folder(scratch or self.scratch)))
-        return private_folder(run / hashlib.sha256(rows.encode()).hexdigest()[:32])
+    def scratch_of(self, rows: str) -> Path:
+        """Return the part of the scratch folder for this run and these rows. Other runs use other parts."""
+        private_folder(self.scratch)
+        return private_folder(private_folder(self._scratch_of_run) / hashlib.sha256(rows.encode()).hexdigest()[:32])
 
-    def clear_scratch(self, named: Path | None = None) -> None:
-        """Remove the scratch files, including those of a killed run, and this run's part of the folder ``named``."""
-        shutil.rmtree(self.scratch, ignore_errors=True)
-        if self.scratch.is_file():
-            self.scratch.unlink()
-        if named is not None:
-            shutil.rmtree(self._of_this_run(named), ignore_errors=True)
+    def clear_scratch(self) -> None:
+        """Remove the scratch files, including those of a killed run; in a folder that the user named, this run's."""
+        for each in (own := self.folder.private / _SCRATCH, self._scratch_of_run):
+            shutil.rmtree(each, ignore_errors=True)
+        if own.is_file():
+            own.unlink()
 
-    def _of_this_run(self, scratch: Path) -> Path:
-        return scratch / hashlib.sha256(self.store.run_id.encode()).hexdigest()[:32]
+    @property
+    def _scratch_of_run(self) -> Path:
+        return self.scratch / hashlib.sha256(self.store.run_id.encode()).hexdigest()[:32]
 
     def as_begun(self, plan: Plan) -> Plan:
         """Return the plan with the charges that the folder's run began with, which the ledger booked: another version
@@ -140,13 +148,6 @@ class Session:
         # a third party's own sampling has no other form
         charges = tuple(own if isinstance(other.mechanism, Declared) else other for own, other in pairs)
         return replace(plan, charges=charges)
-
-    def as_booked(self, plan: Plan) -> Plan:
-        """Return the plan as :meth:`as_begun`, for a run whose labels (and so the names of its charges) are not known
-        yet."""
-        began = [Charge.from_json(each) for each in self.store.charges] if self.begun else []
-        named = [each.name for each in began] == [each.name for each in plan.charges]
-        return self.as_begun(plan) if named or not began else replace(plan, charges=tuple(began))
 
     def begin(self, plan: Plan | None = None) -> str:
         """Store the settings, or check that the folder's run has the same. Return the changed settings in words. A
@@ -171,6 +172,7 @@ def open_session(
     *,
     free: bool = False,
     witness: Witness | None = None,
+    scratch: str | None = None,
 ) -> Iterator[Session]:
     """Open and lock the run's folder; raise an error if a run began there with other settings.
 
@@ -180,6 +182,7 @@ def open_session(
         noise: the source of noise for everything that is kept in the folder.
         free: nothing will be charged; raises an error if the folder contains a charged run.
         witness: the observer of an audit.
+        scratch: the folder for intermediate files that the user named.
 
     Raises PrivacyError if a run with a promise has a witness.
     """
@@ -201,7 +204,7 @@ def open_session(
         remove_leftovers(folder.private)
         folder.make()
         visible = None if place.output is None else folder
-        session = Session(folder, store, lasting, visible, noise, witness or Witness())
+        session = Session(folder, store, lasting, visible, noise, witness or Witness(), scratch)
         if free and store.charged:
             raise ResumeError(
                 "The output folder contains a run that was charged, which this command cannot resume.",

@@ -15,15 +15,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, field
 
 from understudy.base.errors import ConfigError, did_you_mean
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
-from understudy.base.parameters import (
-    LISTED,
-    Ablation,
-    CommaSeparated,
-    Free,
-    OneOrSeveral,
-    Parameters,
-    is_free,
-)
+from understudy.base.parameters import LISTED, Ablation, CommaSeparated, Free, OneOrSeveral, Parameters, is_free
 from understudy.corpus.read import exactly_named
 from understudy.corpus.sources import parse_address
 from understudy.methods.additions.columns.variables import RowsParameters, TablesParameters

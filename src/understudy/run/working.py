@@ -1,28 +1,25 @@
-"""The engine that processes a run's private records, and checks that all of its workers compute the same."""
+"""The engine that processes a run's private records."""
 
 from __future__ import annotations
 
-import platform
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, EngineError
-from understudy.base.files import PRIVATE_MODE, atomic_file, private_folder
-from understudy.models.embedder_checks import require_text_invariance, require_text_invariance_here
+from understudy.base.files import PRIVATE_MODE, private_folder, write_file
+from understudy.models.embedder_checks import kind_of_worker
 from understudy.models.types import Embedder, WrappedEmbedder
-from understudy.models.vectors import conditions, uncached
+from understudy.models.vectors import uncached
 from understudy.privacy.measurement import Engine
 from understudy.run.settings import EngineParameters
 
-_PACKAGES = ("understudy", "numpy", "pyarrow")
 _CHUNKS_PER_WORKER, _MOST_TEXTS = 4, 4096  # of texts that are only embedded
 
 
@@ -47,8 +44,7 @@ def open_engine(config: EngineParameters, scratch: Path) -> Iterator[Engine | No
     engine = Processes(config.workers) if own else RayCluster(workers=config.workers, scratch=scratch)
     path, token = scratch / f"shared-{secrets.token_hex(8)}", secrets.token_bytes(16)
     try:
-        with atomic_file(path, mode=PRIVATE_MODE) as file:
-            file.write(token)
+        write_file(path, token, mode=PRIVATE_MODE)
         if engine.ask(partial(_read, path)) != token:
             raise EngineError(
                 "The machines of the cluster cannot read the run's private folder.",
@@ -60,23 +56,6 @@ def open_engine(config: EngineParameters, scratch: Path) -> Iterator[Engine | No
     finally:
         path.unlink(missing_ok=True)
         engine.close()
-
-
-def require_same_vectors(
-    engine: Engine | None, embedder: Embedder, *, say: Callable[[str], object] | None = None
-) -> None:
-    """Check that all workers, even those that join later, give some public texts the same vectors; else EngineError.
-
-    With ``say``, which reports what takes minutes, check first on this machine and on every kind of worker that texts
-    do not change each other's vectors; else ModelError. Without, no bound on one record's influence may depend on the
-    vectors.
-    """
-    if say is not None:
-        require_text_invariance_here(embedder, say=say)
-    if engine is not None:
-        if say is not None:
-            engine.ask(partial(require_text_invariance, embedder))
-        engine.ask(partial(kind_of_worker, embedder), always=True)
 
 
 def embedder_of_workers(config: EngineParameters, embedder: Embedder) -> Embedder:
@@ -101,13 +80,6 @@ class _EngineEmbedder(WrappedEmbedder):
         return np.concatenate(list(self.engine.map(self.embedder.embed, chunks)))
 
 
-def kind_of_worker(embedder: Embedder | None = None) -> tuple[object, ...]:
-    """Return everything that can change a worker's results: versions and, if it embeds, processor and settings of the
-    model."""
-    vectors = None if embedder is None else conditions(uncached(embedder))
-    return platform.python_version(), *map(_version, _PACKAGES), vectors
-
-
 def statement_of(config: EngineParameters) -> tuple[str, ...]:
     """Return the statement's sentence about the trusted operators of a cluster; none without a cluster."""
     if config.engine != "ray":
@@ -116,13 +88,6 @@ def statement_of(config: EngineParameters) -> tuple[str, ...]:
         "The machines of a Ray cluster read the private texts (--engine ray): nothing is promised against anyone who "
         "runs them, or can read their memory, disks or network.",
     )
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
 
 
 def _read(path: Path) -> bytes | None:

@@ -31,17 +31,8 @@ def _evaluate_groups(_args: Sequence[str]) -> Groups:
     cls=ParametersCommand,
     groups=_evaluate_groups,
     main=(
-        *TABLE,
-        "delimiter",
-        "encoding",
-        "holdout",
-        "beside",
-        "metrics",
-        "classifiers",
-        "embedder",
-        "charge_metrics",
-        "dataset",
-        "output",
+        *(*TABLE, "delimiter", "encoding", "holdout", "beside", "metrics", "classifiers", "embedder"),
+        *("charge_metrics", "dataset", "output"),
     ),
 )
 @click.argument("real", type=str, required=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from understudy.base.errors import ConfigError, CorpusError
-from understudy.base.files import PRIVATE_MODE, atomic_file
+from understudy.base.files import PRIVATE_MODE, write_file
 from understudy.cli.environment import TypedOption
 from understudy.corpus.read import Kind, is_value, read_header
 from understudy.schema.transcript import text_columns
@@ -49,8 +49,7 @@ def init(
     path = Path(output)
     if path.exists():
         raise ConfigError(f"The file {path.name!r} exists already.", "Name another with --output.")
-    with atomic_file(path, mode=PRIVATE_MODE) as file:
-        file.write(text.encode())
+    write_file(path, text, mode=PRIVATE_MODE)
     click.echo(path)
 
 

@@ -20,13 +20,7 @@ from understudy.cli.output import answer
 @click.option("--ledger", metavar="LOCATION", help="Ledger of the runs; the internal report says what was left.")
 @click.option("--sign", metavar="KEY", help="Private key that signs the shareable files, including the report.")
 @json_option
-def report(
-    runs: tuple[str, ...],
-    *,
-    config: str | None,
-    as_json: bool,
-    **values: Any,
-) -> None:
+def report(runs: tuple[str, ...], *, config: str | None, as_json: bool, **values: Any) -> None:
     """Write the report of each RUN, an --output folder of `run`, `release` or `generate`, and print where it is.
 
     You may hand out release/report.html. If anything was measured on private texts, private/report.html is written

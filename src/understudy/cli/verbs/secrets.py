@@ -45,8 +45,7 @@ _SECRETS: dict[str, Any] = {
     ),
     "without": (
         *("epsilon", "delta", "secret_prior", "secret_posterior"),
-        "max_records_per_owner",
-        "max_records_per_secret",
+        *("max_records_per_owner", "max_records_per_secret"),
     ),
 }
 
@@ -78,7 +77,7 @@ def incidence_command(output: str | None, *, config: str | None, as_json: bool, 
 @json_option
 def count(output: str | None, *, config: str | None, as_json: bool, **values: Any) -> None:
     """Count the records of each secret, into a private file, to see which strings are not secrets."""
-    from understudy.base.files import PRIVATE_MODE, atomic_file
+    from understudy.base.files import PRIVATE_MODE, write_file
     from understudy.corpus.secrets import records_per_secret
     from understudy.ledger.locking import is_in_use
     from understudy.run.outputs import OutputFolder
@@ -95,8 +94,7 @@ def count(output: str | None, *, config: str | None, as_json: bool, **values: An
         "most_common": dict(counts.most_common(_MOST_COMMON)),
     }
     target = folder / COUNTS_FILE
-    with atomic_file(target, mode=PRIVATE_MODE) as stream:
-        stream.write(json.dumps(written, indent=1, ensure_ascii=False).encode("utf-8"))
+    write_file(target, json.dumps(written, indent=1, ensure_ascii=False), mode=PRIVATE_MODE)
     _wrote(target, _COUNT_NOTE, as_json)
 
 

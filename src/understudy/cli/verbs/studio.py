@@ -15,10 +15,7 @@ from understudy.cli.output import say
     "--ledger", metavar="LOCATION", help="File or URL.  [default: UNDERSTUDY_LEDGER, else a file in your state folder]"
 )
 @click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    help="Port on this machine's loopback.  [default: any free one]",
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port on this machine's loopback.  [default: any free one]"
 )
 @click.option("--no-browser", is_flag=True, help="Print the address without opening a browser.")
 def studio(*, runs: str, ledger: str | None, port: int, no_browser: bool) -> None:

@@ -34,17 +34,8 @@ class _TitleParameters(ModelParameters):
     cls=ParametersCommand,
     groups=_topics_groups,
     main=(
-        "data",
-        "text",
-        "roles",
-        "language",
-        "owner",
-        *BUDGET,
-        "topics",
-        *ADVISED[1:3],
-        "expected_records",
-        "llm",
-        "output",
+        *("data", "text", "roles", "language", "owner", *BUDGET, "topics", *ADVISED[1:3]),
+        *("expected_records", "llm", "output"),
     ),
 )
 @config_option

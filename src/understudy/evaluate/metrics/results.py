@@ -15,7 +15,7 @@ from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 
 from understudy.base.display import aligned, plural
 from understudy.base.errors import ConfigError
-from understudy.base.files import PRIVATE_MODE, SHARED_MODE, atomic_file
+from understudy.base.files import PRIVATE_MODE, SHARED_MODE, write_file
 from understudy.base.lazy import library
 from understudy.base.plots import bars
 from understudy.base.untrusted import MOST_BYTES, MOST_VALUES, read_form, read_json
@@ -220,8 +220,7 @@ def result_json(result: Any) -> dict[str, Any]:
 
 def write_result(path: Path, fields: dict[str, Any], *, mode: int = PRIVATE_MODE) -> None:
     """Write the values of :func:`result_json`, whole or not at all; for the owner only unless ``mode`` differs."""
-    with atomic_file(path, mode=mode) as file:
-        file.write(json.dumps(fields, ensure_ascii=False, allow_nan=False).encode())
+    write_file(path, json.dumps(fields, ensure_ascii=False, allow_nan=False), mode=mode)
 
 
 def read_result(
