@@ -41,9 +41,9 @@ from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.plan import Plan
 from understudy.privacy.unit import Unit
 from understudy.schema.labels import LabelSet
+from understudy.text.records import Seed
 from understudy.text.vocabulary.shrinkage import KnownNoise, likely_terms, shrink, top_terms
 from understudy.text.vocabulary.words import TermMatcher
-from understudy.text.writing import Seed
 
 _SIZES = (100, 300, 1_000, 3_000, 10_000)
 _TEXTS, _TESTED = 320, 800

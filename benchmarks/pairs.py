@@ -54,10 +54,10 @@ from understudy.methods.shared.queries.counts import TermHistogram, TermRows
 from understudy.methods.shared.specs import TermHistogramSpec
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.mechanisms import COUNT_GRID
+from understudy.text.records import Seed
 from understudy.text.vocabulary import shrinkage
 from understudy.text.vocabulary.shrinkage import KnownNoise, likely_terms, shrink
 from understudy.text.vocabulary.words import TermMatcher
-from understudy.text.writing import Seed
 
 TERMS = 700
 """Terms whose pairs are counted: those with the most of the sampling weight, over all labels."""

@@ -69,8 +69,9 @@ from understudy.text.prompts.template import (
     load_template,
     with_phrases,
 )
+from understudy.text.records import Seed
 from understudy.text.vocabulary.words import TermMatcher
-from understudy.text.writing import Seed, Writer
+from understudy.text.writing import Writer
 
 _DROPPED = 0.2
 _TERMS = 10  # of a test record

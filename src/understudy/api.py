@@ -62,7 +62,7 @@ from understudy.run.settings import (
     run_config,
 )
 from understudy.schema.columns import Column
-from understudy.text.writing import SyntheticRecord
+from understudy.text.records import SyntheticRecord
 
 if TYPE_CHECKING:
     from understudy.audit.mechanisms.audit import MechanismAudit

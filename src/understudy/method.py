@@ -24,8 +24,8 @@ from understudy.privacy.plan import Charge, Plan, charges_of
 from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import Verdict
 from understudy.release import Release
+from understudy.text.records import Seed, SyntheticRecord
 from understudy.text.vocabulary.terms import Vocabulary, load_vocabulary
-from understudy.text.writing import Seed, SyntheticRecord
 
 __all__ = [
     "COUNT_GRID",

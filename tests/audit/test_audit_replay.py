@@ -44,7 +44,7 @@ from understudy.run.job import Job
 from understudy.run.pipeline import run
 from understudy.run.session import Listener, Witness
 from understudy.run.settings import run_config
-from understudy.text.writing import Seed
+from understudy.text.records import Seed
 
 GUIDE = {"guide": True}
 SKIPS = {"max_bad_rows": 1}

@@ -23,7 +23,7 @@ from understudy.evaluate.synthetic import read_synthetic
 from understudy.evaluate.tables import Named, open_table
 from understudy.release import PublicSchema
 from understudy.run.outputs import OutputFolder
-from understudy.text.writing import SyntheticRecord
+from understudy.text.records import SyntheticRecord
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40).filter(lambda text: text.strip())
 ROWS = st.lists(st.tuples(TEXTS, st.sampled_from(["a", "b,", 'c"\r\n', "d\n"])), max_size=8)

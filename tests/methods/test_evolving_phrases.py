@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from understudy.methods.dp_kps.generate import _varied, evolve_seeds
-from understudy.text.writing import Seed
+from understudy.text.records import Seed
 
 TERMS = [[f"heart{number}" for number in range(9)], [f"skin{number}" for number in range(9)]]
 

@@ -25,11 +25,11 @@ from understudy.privacy.mechanisms import COUNT_GRID, Sensitivity
 from understudy.privacy.unit import Unit
 from understudy.schema.columns import declared_columns
 from understudy.schema.labels import LabelSet
+from understudy.text.records import Row as SampledRow
+from understudy.text.records import Seed
 from understudy.text.vocabulary.sampling import sample_independent
 from understudy.text.vocabulary.shrinkage import KnownNoise
 from understudy.text.vocabulary.words import TermMatcher
-from understudy.text.writing import Row as SampledRow
-from understudy.text.writing import Seed
 
 SIZES = (4, 2, 3)
 COLUMNS = declared_columns("ward=A|B|C; night; beds=1..2")

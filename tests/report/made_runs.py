@@ -26,7 +26,7 @@ from understudy.release import PublicSchema, Release
 from understudy.release.statement import Sealed, Statement
 from understudy.run.outputs import OutputFolder, find_table
 from understudy.run.table import SyntheticTable
-from understudy.text.writing import SyntheticRecord
+from understudy.text.records import SyntheticRecord
 
 LABELS = ("cardiology", "neurology", "skin")
 PLANTED = "zyxomma-private-string"

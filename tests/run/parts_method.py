@@ -27,7 +27,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import Arrays
-from understudy.text.writing import SyntheticRecord
+from understudy.text.records import SyntheticRecord
 
 CHARGE = "tokens"
 BATCHES = 2

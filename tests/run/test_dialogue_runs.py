@@ -22,7 +22,8 @@ from understudy.methods.additions.columns.rows import TableRows
 from understudy.models.types import ChatRequest, Completion
 from understudy.models.vectors import ContentsEmbedder, uncached
 from understudy.schema.transcript import Part, TextForm
-from understudy.text.writing import MOST_TRIES, NoText, SyntheticRecord
+from understudy.text.records import SyntheticRecord
+from understudy.text.writing import MOST_TRIES, NoText
 
 LABELS = "router,phone"
 ROLES = ("customer", "agent")

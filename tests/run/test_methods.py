@@ -27,7 +27,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.measurement import Query
 from understudy.privacy.mechanisms import COUNT_GRID, NoisySum, Sensitivity
 from understudy.privacy.plan import Charge, Plan
-from understudy.text.writing import Seed, SyntheticRecord
+from understudy.text.records import Seed, SyntheticRecord
 
 
 class WordParameters(Parameters):

@@ -18,7 +18,7 @@ from understudy.base.errors import ReleaseError
 from understudy.methods.additions.columns import release as columns_release
 from understudy.methods.dp_kps.plan import COLUMN_DENSITY
 from understudy.release import Release
-from understudy.text.writing import SyntheticRecord, shown
+from understudy.text.records import SyntheticRecord, shown
 
 pytestmark = pytest.mark.usefixtures("quick_fit", "embedder")
 WARDS = ("A", "B")

@@ -42,8 +42,9 @@ from understudy.run.outputs import OutputFolder
 from understudy.run.pipeline import run
 from understudy.run.settings import run_config
 from understudy.text.prompts.template import load_template
+from understudy.text.records import SyntheticRecord
 from understudy.text.vocabulary.words import TermMatcher, split_words
-from understudy.text.writing import SyntheticRecord, public_name
+from understudy.text.writing import public_name
 
 PLANT = "zqxvkjw"
 """Begins every planted string, and nothing else: long enough not to be met in compressed bytes by chance."""

@@ -43,7 +43,7 @@ from understudy.run import pipeline, releasing
 from understudy.run.rehearsal import rehearse
 from understudy.run.session import Listener
 from understudy.run.settings import run_config
-from understudy.text.writing import Seed, SyntheticRecord
+from understudy.text.records import Seed, SyntheticRecord
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding-a-method.md"
 EXAMPLE = re.search(r"<!-- file wordbags.py -->\n```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)

@@ -26,7 +26,7 @@ from understudy.run.table import SyntheticTable
 from understudy.schema.columns import declared_columns
 from understudy.schema.formats import LOCALES, as_written, written
 from understudy.schema.layout import Layout
-from understudy.text.writing import SyntheticRecord
+from understudy.text.records import SyntheticRecord
 
 pd = pytest.importorskip("pandas")
 pytestmark = [pytest.mark.usefixtures("quick_fit"), pytest.mark.filterwarnings("ignore::understudy.UnderstudyWarning")]

@@ -29,7 +29,7 @@ from understudy.run.settings import run_config
 from understudy.studio import plans
 from understudy.studio.app import read_ledger
 from understudy.studio.plans import Forecasts
-from understudy.text.writing import SyntheticRecord
+from understudy.text.records import SyntheticRecord
 
 
 @pytest.fixture(scope="module")

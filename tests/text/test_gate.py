@@ -9,7 +9,7 @@ import pytest
 from understudy.base.errors import ModelError
 from understudy.models.types import Message
 from understudy.text.gate import ENGLISH, OPEN, Earlier, Fault, Gate, Reading, language_of
-from understudy.text.writing import SyntheticRecord
+from understudy.text.records import SyntheticRecord
 
 pytestmark = pytest.mark.usefixtures("gate_reads")
 PROMPT = (Message("user", "Write one short message in natural sentences. Use all of these words: refund, invoice."),)

@@ -36,7 +36,8 @@ from understudy.release import Release
 from understudy.schema.columns import Column
 from understudy.schema.labels import LabelSet
 from understudy.text.prompts.template import Prompts, PromptTemplate, WritingParameters
-from understudy.text.writing import Rows, SyntheticRecord, Writer
+from understudy.text.records import Rows, SyntheticRecord
+from understudy.text.writing import Writer
 
 T = TypeVar("T")
 Chats = Iterable[tuple[Message, ...]]

@@ -18,7 +18,7 @@ from understudy.privacy.noise import NoiseKind
 from understudy.privacy.plan import Plan, charges_of, noise_multipliers
 from understudy.privacy.verdict import CLEAR, Verdict
 from understudy.release import Release
-from understudy.text.writing import Seed, SyntheticRecord
+from understudy.text.records import Seed, SyntheticRecord
 
 TEXTS, LABEL, COUNTS = "texts", "label", "counts"
 """Keys in a Release of its texts, the label of each, and the weight of each term under each label."""

@@ -20,7 +20,8 @@ from understudy.run.parts import is_in_english
 from understudy.run.session import GENERATED, SILENT, Listener, open_session
 from understudy.run.settings import run_config
 from understudy.schema.labels import canonical, declared_labels
-from understudy.text.writing import SyntheticRecord, public_name
+from understudy.text.records import SyntheticRecord
+from understudy.text.writing import public_name
 
 
 class BaselineParameters(Parameters):

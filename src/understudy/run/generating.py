@@ -39,8 +39,9 @@ from understudy.schema.labels import Label, canonical, in_proportion, like_count
 from understudy.schema.transcript import TURNS
 from understudy.text.gate import OPEN, UNREAD, Gate, Reading, language_of
 from understudy.text.prompts.template import ALL, CATEGORIES, Prompts, with_phrases
+from understudy.text.records import Rows, SyntheticRecord, Value
 from understudy.text.vocabulary.terms import stop_word_languages
-from understudy.text.writing import Form, NoText, Rows, SyntheticRecord, Value, Writer
+from understudy.text.writing import Form, NoText, Writer
 
 AT_ONCE = 64
 """Largest number of concurrent requests to an endpoint."""

@@ -39,7 +39,7 @@ from understudy.release.signature import MANIFEST, SIGNATURE
 from understudy.release.statement import Statement
 from understudy.run.table import SyntheticTable
 from understudy.schema.layout import TEXT_FORMATS
-from understudy.text.writing import SyntheticRecord
+from understudy.text.records import SyntheticRecord
 
 FORMATS = ("parquet", *TEXT_FORMATS)
 """Formats that a synthetic table in an output folder may have; runs write Parquet and the private table's format."""

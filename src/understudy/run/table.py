@@ -23,7 +23,7 @@ from understudy.schema.columns import Column
 from understudy.schema.formats import formats_of
 from understudy.schema.labels import canonical
 from understudy.schema.layout import LIKE, TEXT_FORMATS, Layout, options_of, plain_layout
-from understudy.text.writing import SyntheticRecord
+from understudy.text.records import SyntheticRecord
 
 TEXT, LABEL, PROVENANCE, TEXT_SHA256 = "text", "label", "provenance", "text_sha256"
 TRANSCRIPT = "transcript"

@@ -13,14 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from understudy.base.errors import ModelError
 from understudy.models.types import Message
+from understudy.text.records import SyntheticRecord
 from understudy.text.vocabulary.words import kept_phrases, split_words
-
-if TYPE_CHECKING:
-    from understudy.text.writing import SyntheticRecord
 
 Fault = Literal[
     "refusal", "preamble", "echo", "phrases", "language", "repetition", "unfinished", "length", "duplicate", "opening"

@@ -5,7 +5,6 @@ Phrases are released values and examples are public, so nothing here touches pri
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import PurePath
 from statistics import median
-from typing import Any, Protocol
+from typing import Any
 
 from understudy.base.errors import ModelError
 from understudy.models.collect import collect
@@ -22,54 +21,8 @@ from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 from understudy.text.gate import ENGLISH, OPEN, Earlier, Fault, Gate, Reading
 from understudy.text.prompts.template import DEFAULT_TEMPERATURE, PromptTemplate, WritingParameters, load_template
 from understudy.text.prompts.writer import PHRASE_WORTH, TEMPERATURE, Brief, choices
+from understudy.text.records import Row, Rows, Seed, SyntheticRecord, Value
 from understudy.text.vocabulary.words import kept_phrases, missing_phrases, split_words
-
-Value = str | int | float | bool | datetime.date | datetime.datetime | None
-"""A value of a typed column."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """The values of the typed columns of one record."""
-
-    values: tuple[Value, ...]
-    details: str  # the values in words, for a prompt
-    cells: str = ""  # their cells in words, as shown to a model that was tuned on rows
-    told: Mapping[str, Value] = field(default_factory=dict)  # columns computed from the text: the values it should have
-    numbers: tuple[int, ...] = ()  # cells of the columns that are variables themselves
-
-
-def shown(value: Value) -> str:
-    """Return a value in words: ``true``, ``2024-03-01``, ``0.5``."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-class Rows(Protocol):
-    """A source of rows of typed columns, for which texts are written."""
-
-    def take(self, label: int) -> Row:
-        """Return the next row with this label."""
-
-
-@dataclass(frozen=True)
-class Seed:
-    """The source of one text: its label and phrases, and perhaps its row."""
-
-    phrases: tuple[str, ...]  # released
-    label: int  # index into the label set
-    row: Row | None = None  # the row that the phrases were sampled for
-
-
-@dataclass(frozen=True)
-class SyntheticRecord:
-    """A synthetic text with its label and provenance."""
-
-    text: str  # empty if the model gave none
-    label: int  # index into the Release's label set
-    provenance: Mapping[str, Any]  # seed phrases, prompt, model, how many phrases were kept
-    columns: tuple[Value, ...] | None = None  # values of the typed columns; None if the text has no row
-    cells: tuple[int, ...] | None = None  # of the row before which the text was decoded, values still to be sampled
-
 
 _SEPARATOR = ", "
 _MANY = 10_000  # texts

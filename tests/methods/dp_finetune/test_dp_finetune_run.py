@@ -36,8 +36,8 @@ from understudy.run.settings import RunConfig, run_config
 from understudy.schema.columns import declared_columns, in_words
 from understudy.schema.transcript import PLAIN
 from understudy.text.prompts.template import WritingParameters, load_template
+from understudy.text.records import Row as SampledRow
 from understudy.text.writing import NoText, Writer
-from understudy.text.writing import Row as SampledRow
 
 SMALL: dict[str, Any] = {
     **{"method": "dp-finetune", "declared_records": 24, "sampling_rate": 0.3, "steps": 4, "lora_rank": 2},

@@ -18,7 +18,8 @@ from understudy.models.types import ChatRequest, Completion
 from understudy.release import PublicSchema
 from understudy.text.prompts.predicting import PredictionExample
 from understudy.text.prompts.template import WritingParameters
-from understudy.text.writing import Row, Rows, SyntheticRecord, Writer
+from understudy.text.records import Row, Rows, SyntheticRecord
+from understudy.text.writing import Writer
 
 EXEMPLARS = ("red one", "red two", "red unusable", "blue one", "blue two", "blue three")
 NAMES = ("red", "blue", "green")

@@ -24,7 +24,7 @@ from understudy.methods.batched_prompts import Stop
 from understudy.privacy.noise import InsecureSeededNoise, SystemNoise
 from understudy.release import PublicSchema, Release
 from understudy.release.statement import Statement
-from understudy.text.writing import SyntheticRecord
+from understudy.text.records import SyntheticRecord
 
 
 @pytest.mark.parametrize("options", [{}, {"sparse_vector": True}, {"clip": "recenter"}, {"clip": "fixed"}], ids=str)

@@ -21,7 +21,8 @@ from understudy.models.types import ChatRequest, Completion, Message
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config
 from understudy.text.prompts.template import WritingParameters, load_template
-from understudy.text.writing import MOST_TRIES, Form, Seed, Writer
+from understudy.text.records import Seed
+from understudy.text.writing import MOST_TRIES, Form, Writer
 
 pytest.importorskip("jsonschema")
 SCHEMA = {

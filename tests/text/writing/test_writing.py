@@ -11,8 +11,9 @@ from clinic import FakeChat, prompt_of
 from understudy.models.types import ChatRequest, Completion
 from understudy.text.prompts.template import Example, PromptSettings, WritingParameters, load_template
 from understudy.text.prompts.writer import ANSWERS, TEMPERATURE
+from understudy.text.records import Row, Seed, SyntheticRecord
 from understudy.text.vocabulary.words import kept_phrases
-from understudy.text.writing import NoText, Row, Seed, SyntheticRecord, Writer, rank, tidy
+from understudy.text.writing import NoText, Writer, rank, tidy
 
 SEEDS = [Seed(("fever", "rash"), 0), Seed(("chest pain", "stent"), 1)]
 

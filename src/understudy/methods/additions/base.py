@@ -19,7 +19,7 @@ from understudy.methods.release_schema import Contents
 from understudy.models.types import Embedder
 from understudy.privacy.plan import Plan
 from understudy.release import Release
-from understudy.text.writing import Rows, SyntheticRecord
+from understudy.text.records import Rows, SyntheticRecord
 
 NoisyCounts = tuple[Sequence[float], float]
 """Numbers proportional to the records of each label, and the standard deviation of their noise."""

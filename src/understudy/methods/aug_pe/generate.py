@@ -21,7 +21,8 @@ from understudy.methods.shared.evolution.variation import TextAPI
 from understudy.models.types import Message
 from understudy.release import Release
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
-from understudy.text.writing import SyntheticRecord, Writer
+from understudy.text.records import SyntheticRecord
+from understudy.text.writing import Writer
 
 
 def generate(

@@ -27,10 +27,11 @@ from understudy.methods.facts import GenerationTools
 from understudy.methods.shared.vocabulary import REAL, public_vocabulary
 from understudy.models.types import Message
 from understudy.release import Release
+from understudy.text.records import Seed, SyntheticRecord
 from understudy.text.vocabulary.sampling import contrast_weights, gumbel, label_share, sample_independent
 from understudy.text.vocabulary.shrinkage import SURE
 from understudy.text.vocabulary.terms import is_unwanted
-from understudy.text.writing import Seed, SyntheticRecord, Writer
+from understudy.text.writing import Writer
 
 _STEPS = 1 << 12  # of a turn; divides 2^16, so that sums of phases may wrap
 _TURN = np.arange(_STEPS) * (2 * math.pi / _STEPS)

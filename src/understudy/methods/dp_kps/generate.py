@@ -27,10 +27,11 @@ from understudy.models.types import Message
 from understudy.release import Release
 from understudy.release.statement import Statement
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
+from understudy.text.records import Seed, SyntheticRecord
 from understudy.text.vocabulary.sampling import contrast_weights, sample_independent
 from understudy.text.vocabulary.shrinkage import LIKELY, SURE, KnownNoise, Posterior, shrink, sure_terms
 from understudy.text.vocabulary.terms import is_unwanted
-from understudy.text.writing import Seed, SyntheticRecord, Writer
+from understudy.text.writing import Writer
 
 _CANDIDATES = 4
 """With a guide: number of sequences sampled for each one that it chooses."""

@@ -20,8 +20,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from understudy.text.records import Row, Rows, Seed
 from understudy.text.vocabulary.shrinkage import KnownNoise, shrink
-from understudy.text.writing import Row, Rows, Seed
 
 _LEAST, _MOST = 0.05, 20.0
 """Bounds on lifts; many columns together may still leave a row with few terms."""

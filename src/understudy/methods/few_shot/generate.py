@@ -26,7 +26,8 @@ from understudy.models.types import ChatRequest, Completion, Message
 from understudy.release import Release
 from understudy.text.prompts.predicting import Shape, shown_examples
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
-from understudy.text.writing import Asker, Row, SyntheticRecord, Writer, public_name, tidy
+from understudy.text.records import Row, SyntheticRecord
+from understudy.text.writing import Asker, Writer, public_name, tidy
 
 _CHARACTERS_PER_TOKEN = 4
 

@@ -22,7 +22,7 @@ from understudy.methods.release_schema import Contents
 from understudy.methods.shared.evolution import loop, variation
 from understudy.methods.shared.evolution.parameters import sizes_within
 from understudy.release import Release
-from understudy.text.writing import SyntheticRecord
+from understudy.text.records import SyntheticRecord
 
 
 class GuidedEvolution(Method, GuidedEvolutionParameters):

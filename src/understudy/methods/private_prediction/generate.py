@@ -13,7 +13,7 @@ from understudy.methods.facts import GenerationTools
 from understudy.methods.private_prediction.plan import ROWS, PrivatePredictionParameters
 from understudy.release import Release
 from understudy.schema.columns import Column
-from understudy.text.writing import SyntheticRecord
+from understudy.text.records import SyntheticRecord
 
 
 def available(_parameters: PrivatePredictionParameters, release: Release) -> list[int]:

@@ -16,7 +16,7 @@ from understudy.methods.shared.evolution.loop import generate_by_votes
 from understudy.methods.shared.evolution.voting import Distance, nearest
 from understudy.models.types import Embedder
 from understudy.release import Release
-from understudy.text.writing import SyntheticRecord
+from understudy.text.records import SyntheticRecord
 
 
 def generate(

@@ -34,7 +34,7 @@ from understudy.privacy.facts import Facts
 from understudy.privacy.plan import Plan
 from understudy.release import Release
 from understudy.schema.labels import NOISY, UNIFORM, declared_proportions
-from understudy.text.writing import SyntheticRecord
+from understudy.text.records import SyntheticRecord
 
 
 class TunedMethod(Method):

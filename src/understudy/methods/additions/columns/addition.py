@@ -37,7 +37,8 @@ from understudy.privacy.plan import Plan
 from understudy.release import Release
 from understudy.schema.columns import Column
 from understudy.schema.labels import LabelSet
-from understudy.text.writing import NoText, SyntheticRecord
+from understudy.text.records import SyntheticRecord
+from understudy.text.writing import NoText
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from understudy.schema.columns import Column, Span, in_words
 from understudy.schema.labels import in_proportion
 from understudy.schema.transcript import PLAIN, TextForm
 from understudy.text.prompts.template import CATEGORIES
-from understudy.text.writing import Row, SyntheticRecord, shown
+from understudy.text.records import Row, SyntheticRecord, shown
 
 _IMPOSSIBLE = 1e-12
 """A condition counts as impossible if fewer than this share of all rows meet it."""
@@ -56,7 +56,7 @@ class _Told:
 
 @dataclass(frozen=True)
 class TableRows:
-    """Rows of a Release's distribution, sampled as they are needed: :class:`~understudy.text.writing.Rows`.
+    """Rows of a Release's distribution, sampled as they are needed: :class:`~understudy.text.records.Rows`.
 
     Args:
         allowed: per variable ``Float64[size]``, the share of each cell that a condition allows.
@@ -117,7 +117,7 @@ class TableRows:
                 )
 
     def take(self, label: int) -> Row:
-        """Return the next row for a text of this label (:class:`~understudy.text.writing.Rows`)."""
+        """Return the next row for a text of this label (:class:`~understudy.text.records.Rows`)."""
         ready = self._ready.setdefault(label, deque())
         if not ready:
             generator = self._generator(label)

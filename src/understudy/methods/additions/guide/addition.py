@@ -30,7 +30,7 @@ from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.mechanisms import require_releasable
 from understudy.privacy.plan import Plan
 from understudy.release import Release
-from understudy.text.writing import SyntheticRecord
+from understudy.text.records import SyntheticRecord
 
 _FEWER = "Declare fewer labels."
 _BYTES = 8 * 4

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from understudy.methods.additions.guide.guide import Guide, choose, guide_of
 from understudy.models.types import Embedder
 from understudy.release import Release
-from understudy.text.writing import SyntheticRecord
+from understudy.text.records import SyntheticRecord
 
 _AT_ONCE = 1024
 """Number of texts embedded between two progress reports."""

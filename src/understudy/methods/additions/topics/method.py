@@ -13,7 +13,7 @@ from understudy.methods.additions.topics.plan import NAME, TopicsParameters, mak
 from understudy.methods.base import Method, Needs
 from understudy.methods.facts import GenerationTools
 from understudy.release import Release
-from understudy.text.writing import Seed, SyntheticRecord
+from understudy.text.records import Seed, SyntheticRecord
 
 
 class Topics(Method, TopicsParameters):

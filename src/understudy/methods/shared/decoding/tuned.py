@@ -26,7 +26,8 @@ from understudy.release import Release
 from understudy.text.prompts.predicting import Shape
 from understudy.text.prompts.template import Prompts
 from understudy.text.prompts.writer import Brief
-from understudy.text.writing import SyntheticRecord, public_name
+from understudy.text.records import SyntheticRecord
+from understudy.text.writing import public_name
 
 _AT_ONCE = 4096
 _SCORED = 8

@@ -33,7 +33,8 @@ from understudy.methods.shared.evolution.parameters import (
 from understudy.methods.shared.evolution.variation import TextAPI, keywords_of_labels, require_text
 from understudy.models.types import Embedder
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
-from understudy.text.writing import SyntheticRecord, public_name
+from understudy.text.records import SyntheticRecord
+from understudy.text.writing import public_name
 
 NO_PARENT = -1
 KEPT = "kept"
