@@ -238,14 +238,16 @@ def test_topics_that_a_reader_would_call_the_same_are_one_and_all_others_stay() 
     assert sizes.tolist() == [500, 340, 60]
 
 
-def test_cells_are_joined_into_as_many_topics_as_were_asked_for_the_nearest_and_smallest_first() -> None:
+def test_cells_that_a_reader_would_call_the_same_are_joined_first_and_then_the_smallest() -> None:
     axes = np.eye(6)
-    cells = on_grid(0.5 * np.array([axes[0], axes[0] + 0.3 * axes[1], axes[2], axes[3], axes[4]]))
-    counts = np.array([300.0, 100, 500, 2, 400])
+    cells = on_grid(0.5 * np.array([axes[0], axes[0] + 0.8 * axes[1], axes[2], axes[3], axes[4]]))
+    counts = np.array([3000.0, 2000, 5000, 2, 4000])
     found = joined(cells, counts, 3)
-    assert found[1:].tolist() == [cells[2].tolist(), cells[4].tolist()]
-    assert found[0] == pytest.approx(np.array([300, 100, 2]) @ cells[[0, 1, 3]] / 402, abs=1)
-    assert np.array_equal(joined(cells, counts, 5), cells)
+    assert found[0] == pytest.approx(0.6 * cells[0] + 0.4 * cells[1], abs=1)
+    assert found[1:] == pytest.approx(cells[[2, 4]], abs=2)  # the cell of two records is in one of them
+    assert joined(cells, counts, 5) == pytest.approx(cells, abs=1)
+    tiny = joined(cells[[0, 2, 3]], counts[[0, 2, 3]], 2)
+    assert tiny == pytest.approx(cells[[0, 2]], abs=2), "not the two large ones"
 
 
 @pytest.mark.parametrize(("records", "cells"), [(0, 20), (3000, 20), (4800, 30), (15_000, 40), (10**6, 40)])

@@ -190,24 +190,26 @@ def cells_of(votes: Floats, noise_multiplier: float, topics: int) -> int:
 
 
 def joined(centres: Grid, counts: Floats, topics: int) -> Grid:
-    """Join cells into ``topics`` centres, ``Int16[topics, d]``: always the two whose joining adds least to the squared
-    distances of records from their centres (Ward 1963), by the cells' noisy counts."""
-    means, sizes = centres / STEPS, np.maximum(counts, _LEAST)
+    """Join cells into ``topics`` centres, ``Int16[topics, d]``: first the most similar ones that a reader would call
+    the same, then always the two whose joining adds least to the squared distances of records from their centres (Ward
+    1963), by the cells' noisy counts."""
+    mean, sizes, left = _mean_of(centres, counts), np.maximum(counts, _LEAST), np.ones(len(centres), dtype=np.bool_)
+    away = centres / STEPS - mean
 
     def costs(one: int) -> Floats:
-        found: Floats = np.square(means - means[one]).sum(axis=1) / (1 / sizes + 1 / sizes[one])
-        found[one] = np.inf
-        return found
+        cosines = (_unit(away) @ _unit(away[[one]]).T)[:, 0]
+        added = np.square(away - away[one]).sum(axis=1) / (1 / sizes + 1 / sizes[one])
+        return np.where(left & (np.arange(len(away)) != one), np.where(cosines > _ALIKE, -cosines, added), np.inf)
 
-    apart = np.array([costs(one) for one in range(len(means))])
-    for _ in range(len(means) - topics):
-        one, other = divmod(int(apart.argmin()), len(means))
-        means[one] = np.average(means[[one, other]], axis=0, weights=sizes[[one, other]])
+    apart = np.array([costs(one) for one in range(len(away))])
+    for _ in range(len(away) - topics):
+        one, other = divmod(int(apart.argmin()), len(away))
+        away[one] = np.average(away[[one, other]], axis=0, weights=sizes[[one, other]])
         sizes[one] += sizes[other]
-        means[other] = np.inf
+        left[other] = False
         apart[one] = apart[:, one] = costs(one)
         apart[other] = apart[:, other] = np.inf
-    return on_grid(means[np.isfinite(means[:, 0])])
+    return on_grid(mean + away[left])
 
 
 def first_ones(centres: Grid) -> NDArray[np.bool_]:

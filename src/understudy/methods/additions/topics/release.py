@@ -7,7 +7,7 @@
         sums_j = sum over records x nearest to c_j of (1, x) + noise                          charge "sums-t"
         c_j    = mean of sums_j and half of the last sums_j, shrunk by what is known of the noise; dead ones next to
                  the largest
-        c_1..c_K = the cells, joined by Ward's criterion with their noisy counts              after t = 2
+        c_1..c_K = the cells, those joined that are alike, then by Ward's criterion            after t = 2
     sizes     = number of records nearest to each c_j + noise                                 charge "sizes"
     names     = the terms of V that are nearest to c_j, and farther from the others
 
