@@ -26,16 +26,19 @@ from benchmarks.guided import LABELS, KeptEmbedder
 from benchmarks.measuring import load, machine, peak_mb, rounded, say, versions
 from benchmarks.results import FOLDER, Result, Row
 from benchmarks.sets import CACHE, DATA
-from understudy.methods.additions.guide.plan import GRID, EmbeddingSumsSpec
+from understudy.methods.additions.guide.plan import COUNT_WEIGHT, GRID, EmbeddingSumsSpec
 from understudy.methods.additions.topics.centres import (
     Candidates,
     Directions,
+    averaged,
+    cells_of,
     first_centres,
+    joined,
     merged,
     nearest_centres,
     next_centres,
 )
-from understudy.methods.additions.topics.labelling import ROUNDS, SIZES, VOTES, sums_name
+from understudy.methods.additions.topics.labelling import CELL_ROUNDS, ROUNDS, SIZES, VOTES, sums_name
 from understudy.methods.additions.topics.plan import SHARES
 from understudy.methods.additions.topics.release import TopicSizes, TopicSums, candidate_vectors
 from understudy.methods.shared.evolution.embeddings import Block, private_vectors
@@ -80,12 +83,17 @@ class Votes:
         records, public = block(self.vectors), np.random.default_rng([seed, 0x70])
         votes = self.cast + noise.normal(0, stds[VOTES], self.cast.shape)
         candidates, directions = Candidates.of(self.terms, votes, stds[VOTES]), Directions.of(self.terms)
-        centres = first_centres(candidates, topics)
+        centres = first_centres(candidates, cells_of(votes, stds[sums_name(1)], topics))
+        before: tuple[NDArray[np.float64], float] | None = None
         for number in range(1, ROUNDS + 1):
             std = stds[sums_name(number)]
-            sums = TopicSums(EmbeddingSumsSpec(topics), centres).of_batch(records) / GRID
-            sums += noise.normal(0, std, sums.shape)
+            sums = TopicSums(EmbeddingSumsSpec(len(centres)), centres).of_batch(records) / GRID
+            measured = sums + noise.normal(0, std, sums.shape), std
+            sums, std = averaged(measured, before) if before and len(before[0]) == len(centres) else measured
+            before = measured
             centres = next_centres(sums, std, directions, public, last=number == ROUNDS)
+            if number == CELL_ROUNDS:
+                centres = joined(centres, sums[:, 0] / COUNT_WEIGHT, topics)
         counts = TopicSizes(LabelCountsSpec(topics), centres).of_batch(records) / COUNT_GRID
         topic, sizes = merged(centres, counts + noise.normal(0, stds[SIZES], counts.shape))
         return topic[np.maximum(nearest_centres(centres, self.vectors), 0)], int((sizes > 3 * stds[SIZES]).sum())

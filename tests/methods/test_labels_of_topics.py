@@ -21,7 +21,16 @@ from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.additions.guide.plan import EmbeddingSumsSpec
 from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.additions.topics import centres as centres_of_topics
-from understudy.methods.additions.topics.centres import Candidates, merged, nearest_centres, on_grid, terms_of
+from understudy.methods.additions.topics.centres import (
+    Candidates,
+    averaged,
+    cells_of,
+    joined,
+    merged,
+    nearest_centres,
+    on_grid,
+    terms_of,
+)
 from understudy.methods.additions.topics.found import called_by, names_of
 from understudy.methods.additions.topics.labelling import BESIDE, CHARGES
 from understudy.methods.additions.topics.plan import LABELS_SHARE, plan_with_topics
@@ -227,6 +236,33 @@ def test_topics_that_a_reader_would_call_the_same_are_one_and_all_others_stay() 
     assert topic[:4].tolist() == [1] * 4
     assert topic[4:].tolist() == [0, 2, 2]
     assert sizes.tolist() == [500, 340, 60]
+
+
+def test_cells_that_a_reader_would_call_the_same_are_joined_first_and_then_the_smallest() -> None:
+    axes = np.eye(6)
+    cells = on_grid(0.5 * np.array([axes[0], axes[0] + 0.8 * axes[1], axes[2], axes[3], axes[4]]))
+    counts = np.array([3000.0, 2000, 5000, 2, 4000])
+    found = joined(cells, counts, 3)
+    assert found[0] == pytest.approx(0.6 * cells[0] + 0.4 * cells[1], abs=1)
+    assert found[1:] == pytest.approx(cells[[2, 4]], abs=2)  # the cell of two records is in one of them
+    assert joined(cells, counts, 5) == pytest.approx(cells, abs=1)
+    tiny = joined(cells[[0, 2, 3]], counts[[0, 2, 3]], 2)
+    assert tiny == pytest.approx(cells[[0, 2]], abs=2), "not the two large ones"
+
+
+@pytest.mark.parametrize(("records", "cells"), [(0, 20), (3000, 20), (4800, 30), (15_000, 40), (10**6, 40)])
+def test_records_get_as_many_cells_as_they_support_by_their_noisy_votes(records: int, cells: int) -> None:
+    assert cells_of(np.array([records + 50.0, -50.0]), 4.0, 20) == cells
+    assert cells_of(np.array([float(records)]), 0.0, 20) in (20, 40)
+
+
+def test_sums_of_two_rounds_are_averaged_with_less_noise() -> None:
+    generator = np.random.default_rng(0)
+    now, before = (5 + 2 * generator.normal(size=20_000) for _ in range(2))
+    sums, noise = averaged((now, 2.0), (before, 2.0))
+    assert float(sums.mean()) == pytest.approx(5, abs=0.05)
+    assert float(sums.std()) == pytest.approx(noise, rel=0.02)
+    assert noise == pytest.approx(2 * 0.745, rel=0.01)
 
 
 def test_topics_with_the_same_name_are_told_from_those_without_any() -> None:

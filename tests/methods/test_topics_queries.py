@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from tiny_corpora import OWNER, RECORD, WORDS, HashEmbedder, Row, movement
 
 from understudy.methods.additions.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT, EmbeddingSumsSpec
 from understudy.methods.additions.topics.centres import nearest_centres, on_grid
-from understudy.methods.additions.topics.labelling import CHARGES, ROUNDS, SIZES, VOTES
+from understudy.methods.additions.topics.labelling import CELLS, CHARGES, ROUNDS, SIZES, VOTES
 from understudy.methods.additions.topics.plan import (
     SHARES,
     TopicsParameters,
@@ -44,10 +44,19 @@ units = pytest.mark.parametrize("unit", OURS.values(), ids=OURS)
 POINTS = HashEmbedder().embed(WORDS)
 CENTRES = on_grid(0.7 * POINTS.astype(np.float64))
 CANDIDATES = integer_vectors(POINTS)
-kinds = pytest.mark.parametrize("kind", [TopicSums, TopicSizes])
+
+
+@dataclass(frozen=True)
+class CellSums(TopicSums):
+    """The sums of the first rounds, with fewer cells than planned rows."""
+
+
+kinds = pytest.mark.parametrize("kind", [TopicSums, CellSums, TopicSizes])
 
 
 def query_of(kind: Any) -> Any:
+    if issubclass(kind, CellSums):
+        return kind(EmbeddingSumsSpec(CELLS * len(CENTRES)), CENTRES)
     spec = LabelCountsSpec(len(CENTRES)) if issubclass(kind, TopicSizes) else EmbeddingSumsSpec(len(CENTRES))
     return kind(spec, CENTRES)
 
@@ -111,6 +120,14 @@ def test_each_record_counts_at_the_centre_that_it_is_nearest_to() -> None:
     first = vectors[distances.argmin(axis=1) == 0].astype(np.float64)
     unit = first / np.linalg.norm(first, axis=1, keepdims=True)
     assert sums[0, 1:] / VECTOR_WEIGHT == pytest.approx(unit.sum(axis=0), abs=1e-3)
+
+
+def test_planned_rows_without_a_cell_have_no_record() -> None:
+    rows = [Row(f"text {number}") for number in range(60)]
+    sums = exact_sum(query_of(CellSums), unlabelled(rows, RECORD))
+    assert np.array_equal(sums[: len(CENTRES)], exact_sum(query_of(TopicSums), unlabelled(rows, RECORD)))
+    assert len(sums) == CELLS * len(CENTRES)
+    assert not sums[len(CENTRES) :].any()
 
 
 def test_an_owner_counts_once_whatever_it_holds() -> None:
@@ -276,6 +293,14 @@ class Reseeded(TopicSums):
         return replace(query_of(TopicSums), centres=on_grid(centres / STEPS)).of_batch(batch)
 
 
+class AsManyAsRecords(CellSums):
+    """The exact number of records decides how many cells there are: one record more moves others to another cell."""
+
+    def of_batch(self, batch: Block) -> NDArray[np.int64]:
+        fewer = CENTRES[: 1 + len(batch.vectors) % len(CENTRES)]
+        return replace(query_of(CellSums), centres=fewer).of_batch(batch)
+
+
 BROKEN = {
     "means in place of sums": (query_of(Means), RECORD),
     "an owner's records add a vector each": (query_of(Ownerless), OWNER),
@@ -283,6 +308,7 @@ BROKEN = {
     "count and vector are two whole statistics": (query_of(TwoStatistics), RECORD),
     "a record counts twice": (query_of(Twice), RECORD),
     "vectors are a little longer": (query_of(NotOfLengthOne), RECORD),
+    "as many cells as private records": (query_of(AsManyAsRecords), RECORD),
     "centres are seeded from private texts": (query_of(Reseeded), RECORD),
 }
 

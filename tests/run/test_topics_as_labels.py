@@ -190,13 +190,13 @@ def test_a_run_that_is_killed_before_each_value_resumes_with_the_same_topics_and
         return real(mechanism, *arguments, **named)
 
     monkeypatch.setattr(measuring, "measure", dies)
-    for kill in range(7):
+    for kill in range(8):
         with pytest.raises(Crash):
             ran(tmp_path, texts(400), output=str(tmp_path / "out"))
         assert len(measured) == kill
     kill = -1
     made = ran(tmp_path, texts(400), output=str(tmp_path / "out"))
-    assert len(measured) == 7  # each noisy value once
+    assert len(measured) == 8  # each noisy value once
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         assert len(ledger.history("notes")) == 1
     assert made.statement.private

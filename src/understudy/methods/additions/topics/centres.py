@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ReleaseError
 from understudy.methods.additions.guide.plan import COUNT_WEIGHT, VECTOR_WEIGHT
-from understudy.methods.additions.topics.labelling import TERMS_OF_TOPIC
+from understudy.methods.additions.topics.labelling import CELLS, TERMS_OF_TOPIC
 from understudy.methods.shared.evolution.embeddings import LARGEST_NORM, STEPS, Block
 from understudy.methods.shared.evolution.voting import nearest
 from understudy.text.vocabulary.shrinkage import SURE, KnownNoise, shrink
@@ -26,6 +26,10 @@ _PASSES = 3
 _DEAD, _LOST = 3.0, 1.0
 """Standard deviations of noise that a topic's count must reach; fewer in the last round (the second number), since
 more precise sizes follow."""
+_PER_CELL = 40
+"""Records per cell and unit of noise: with fewer, cells are mostly noise."""
+_EARLIER = 0.5
+"""Weight of the round before, whose centres were nearly the same, in a round's sums."""
 _SPLIT = 0.1
 _ALIKE = 0.5
 """Cosine of two topics, about the mean of all centres, above which a reader would call them the same (chosen on
@@ -171,6 +175,41 @@ def next_centres(
 
 _LEAST_SCALE = 1e-3
 """Smallest ratio of the covariance of topics to that of terms."""
+
+
+def averaged(now: tuple[Floats, float], before: tuple[Floats, float]) -> tuple[Floats, float]:
+    """Average the noisy sums of a round and, with half the weight, of the round before; return them and their noise."""
+    sums, noise = now[0] + _EARLIER * before[0], float(np.hypot(now[1], _EARLIER * before[1]))
+    return sums / (1 + _EARLIER), noise / (1 + _EARLIER)
+
+
+def cells_of(votes: Floats, noise_multiplier: float, topics: int) -> int:
+    """Return how many cells the records support, ``topics`` to CELLS times as many: by their noisy number of votes and
+    the noise on a cell's sum."""
+    return int(np.clip(votes.sum() / (_PER_CELL * max(noise_multiplier, _LEAST)), topics, CELLS * topics))
+
+
+def joined(centres: Grid, counts: Floats, topics: int) -> Grid:
+    """Join cells into ``topics`` centres, ``Int16[topics, d]``: first the most similar ones that a reader would call
+    the same, then always the two whose joining adds least to the squared distances of records from their centres (Ward
+    1963), by the cells' noisy counts."""
+    mean, sizes, left = _mean_of(centres, counts), np.maximum(counts, _LEAST), np.ones(len(centres), dtype=np.bool_)
+    away = centres / STEPS - mean
+
+    def costs(one: int) -> Floats:
+        cosines = (_unit(away) @ _unit(away[[one]]).T)[:, 0]
+        added = np.square(away - away[one]).sum(axis=1) / (1 / sizes + 1 / sizes[one])
+        return np.where(left & (np.arange(len(away)) != one), np.where(cosines > _ALIKE, -cosines, added), np.inf)
+
+    apart = np.array([costs(one) for one in range(len(away))])
+    for _ in range(len(away) - topics):
+        one, other = divmod(int(apart.argmin()), len(away))
+        away[one] = np.average(away[[one, other]], axis=0, weights=sizes[[one, other]])
+        sizes[one] += sizes[other]
+        left[other] = False
+        apart[one] = apart[:, one] = costs(one)
+        apart[other] = apart[:, other] = np.inf
+    return on_grid(mean + away[left])
 
 
 def first_ones(centres: Grid) -> NDArray[np.bool_]:

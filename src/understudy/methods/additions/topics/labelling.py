@@ -16,7 +16,9 @@ COLUMN = "topic"
 BESIDE = "topics-"
 """Prefix of the names of charges and stored values if topics are found for another method."""
 VOTES, SIZES = "votes", "sizes"
-ROUNDS = 3
+ROUNDS = 4
+CELLS, CELL_ROUNDS = 2, 2
+"""Cells per topic, at most, and the first rounds that have them: cells are joined into topics for the other rounds."""
 TOPIC_CENTRES, TOPIC_SIZES, TOPIC_TERMS = "topic-centres", "topic-sizes", "topic-terms"
 """Arrays and strings of a Release whose labels are topics, all in the labels' order."""
 

@@ -33,8 +33,10 @@ from understudy.methods.additions.guide.plan import (
 from understudy.methods.additions.topics.centres import require_short
 from understudy.methods.additions.topics.labelling import (
     BESIDE,
+    CELL_ROUNDS,
+    CELLS,
+    CHARGES,
     MOST_TOPICS,
-    ROUNDS,
     SIZES,
     VOTES,
     TopicCount,
@@ -58,7 +60,8 @@ from understudy.text.vocabulary.terms import BUILT_IN
 NAME = "topics"
 CANDIDATES = 6000
 """Number of public terms that records vote for: the most frequent of the built-in vocabulary."""
-SHARES = {VOTES: 0.3, **dict.fromkeys((sums_name(number + 1) for number in range(ROUNDS)), 0.2), SIZES: 0.1}
+_OF_CELLS = tuple(sums_name(number + 1) for number in range(CELL_ROUNDS))
+SHARES = dict(zip(CHARGES, (0.2, 0.2, 0.2, 0.15, 0.15, 0.1), strict=True))
 """Of mu^2."""
 LABELS_SHARE = 0.2
 """Share of the budget (of mu^2) for topics that are another method's labels."""
@@ -113,9 +116,14 @@ def planned_sums(
     """
     terms = f"{candidates} public terms" if candidates else "the listed or discovered terms"
     around = EmbeddingSumsSpec(topics), f"noisy sums of the texts' embeddings for each of {plural(topics, 'topic')}"
+    cells = (
+        EmbeddingSumsSpec(CELLS * topics),
+        f"the same for each of up to {CELLS * topics} cells, which are parts of topics",
+    )
     voting = f"noisy histogram of the {unit.kind}s' votes for the nearest of {terms}"
     made: dict[str, tuple[QuerySpec, str]] = {
         **dict.fromkeys(SHARES, around),
+        **dict.fromkeys(_OF_CELLS, cells),
         VOTES: (VotesSpec(unit, candidates=candidates), voting),
         SIZES: _sizes(topics, unit),
     }

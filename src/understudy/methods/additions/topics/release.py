@@ -2,10 +2,12 @@
 
     V, e      = public candidate terms and their embeddings; those that the texts use    charge "discovered-terms"
     votes     = each private unit's votes for the nearest of V + noise                        charge "votes"
-    c_1..c_K  = k-median of V, weighted by what the noisy votes surely are
-    for t in 1 .. 3:
+    c_1..c_C  = k-median of V, weighted by what the noisy votes surely are; C cells, K to 2 K by the number of votes
+    for t in 1 .. 4:
         sums_j = sum over records x nearest to c_j of (1, x) + noise                          charge "sums-t"
-        c_j    = sums_j's mean, shrunk by what is known of the noise; dead ones next to the largest
+        c_j    = mean of sums_j and half of the last sums_j, shrunk by what is known of the noise; dead ones next to
+                 the largest
+        c_1..c_K = the cells, those joined that are alike, then by Ward's criterion            after t = 2
     sizes     = number of records nearest to each c_j + noise                                 charge "sizes"
     names     = the terms of V that are nearest to c_j, and farther from the others
 
@@ -22,7 +24,7 @@ Guarantee:
     Sample: taken once, stored before a sum is made and found again by a run that is resumed. All that leaves are the
     noisy sums over it, each chosen by those before alone: one event of
     :class:`~understudy.privacy.sample.SubsampledSums`.
-    Source: Blum, Dwork, McSherry and Nissim 2005 (k-means by noisy sums); Su, Cao, Li, Bertino and Jin 2016.
+    Source: Blum, Dwork, McSherry and Nissim 2005 (k-means by noisy sums); Su, Cao, Li, Bertino and Jin 2016; Ward 1963.
 """
 
 from __future__ import annotations
@@ -40,16 +42,19 @@ from numpy.typing import NDArray
 
 from understudy.base.errors import ModelError
 from understudy.corpus.bounding import BoundedCorpus, said_of
-from understudy.methods.additions.guide.plan import EmbeddingSumsSpec
+from understudy.methods.additions.guide.plan import COUNT_WEIGHT, EmbeddingSumsSpec
 from understudy.methods.additions.guide.sums import sums_of
 from understudy.methods.additions.topics.centres import (
     Candidates,
     Directions,
     Floats,
     are_said,
+    averaged,
     by_size,
+    cells_of,
     first_centres,
     first_ones,
+    joined,
     merged,
     nearest_centres,
     next_centres,
@@ -57,7 +62,16 @@ from understudy.methods.additions.topics.centres import (
     terms_of,
 )
 from understudy.methods.additions.topics.found import called_by, require_embedder
-from understudy.methods.additions.topics.labelling import CHARGES, ROUNDS, SIZES, TERMS_OF_TOPIC, VOTES, sums_name
+from understudy.methods.additions.topics.labelling import (
+    CELL_ROUNDS,
+    CELLS,
+    CHARGES,
+    ROUNDS,
+    SIZES,
+    TERMS_OF_TOPIC,
+    VOTES,
+    sums_name,
+)
 from understudy.methods.additions.topics.plan import (
     CANDIDATES,
     NAME,
@@ -126,7 +140,7 @@ def embed_candidates(
     topics: int, preparation: Preparation, parameters: VocabularyParameters = _ENGLISH
 ) -> NDArray[np.int16] | None:
     """Embed the public terms (see :func:`prepare`); None if a run resumes."""
-    require_releasable((topics, 1 + preparation.dimension), cure="Lower --topics.")
+    require_releasable((CELLS * topics, 1 + preparation.dimension), cure="Lower --topics.")
     if preparation.resuming:
         return None
     vectors = candidate_vectors(needed(preparation.embedder), parameters)
@@ -258,10 +272,17 @@ def find(
     votes, noise = voters.measure(VOTES, voting)
     candidates = Candidates.of(vectors, votes, noise)
     generator = np.random.default_rng([tools.seed, 0x70])
-    centres = kept("centres-0", first_centres(candidates, topics))
+    cells = cells_of(votes, voters.planned(sums_name(1)).noise_multiplier, topics)
+    centres = kept("centres-0", first_centres(candidates, cells))
+    before: tuple[Floats, float] | None = None
     for number in range(1, ROUNDS + 1):
         sums, noise = voters.measure(sums_name(number), TopicSums(voters.query(sums_name(number)), centres))
+        measured = sums[: len(centres)], noise  # the other planned rows have no cell: they are noise alone
+        sums, noise = averaged(measured, before) if before and len(before[0]) == len(centres) else measured
+        before = measured
         made = next_centres(sums, noise, directions, generator, last=number == ROUNDS, twins=not beside)
+        if number == CELL_ROUNDS:
+            made = joined(made, sums[:, 0] / COUNT_WEIGHT, topics)
         centres = kept(f"centres-{number}", made)
         tools.progress("rounds", number, ROUNDS)
     counts, noise = voters.measure(SIZES, TopicSizes(voters.query(SIZES), centres))
@@ -460,7 +481,8 @@ class _Nearest(PlannedQuery[Block, Spec]):
 
 @dataclass(frozen=True)
 class TopicSums(_Nearest[EmbeddingSumsSpec]):
-    """For each topic, the sum over its records of ``(w, sqrt(1 - w^2) x)``, w = COUNT_WEIGHT, |x| = 1: ``[K, 1 + d]``.
+    """For each centre, the sum over its records of ``(w, sqrt(1 - w^2) x)``, w = COUNT_WEIGHT, |x| = 1: ``[rows, 1 +
+    d]``. Of the planned rows, those after the last centre are 0.
 
     Guarantee:
         Unit: a record; or an owner, all of whose records are in one block and are averaged, jointly over topics.
@@ -475,7 +497,7 @@ class TopicSums(_Nearest[EmbeddingSumsSpec]):
 
     @property
     def found(self) -> tuple[int, ...]:
-        return (len(self.centres), 1 + self.centres.shape[1])
+        return (1 + self.centres.shape[1],)
 
     def of_batch(self, batch: Block) -> NDArray[np.int64]:
         """Return the sums of one batch: ``Int64[K, 1 + d]``."""
