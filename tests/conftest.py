@@ -14,6 +14,7 @@ from pathlib import Path
 from shutil import disk_usage
 from typing import Any
 
+gc.disable()  # until all is imported: nothing of it is garbage
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the processors: before any library reads it
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -254,6 +255,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Every full collection of garbage would go through all that is imported by now."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -112,6 +112,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Ca
     """The settings of a case, with models that answer at once."""
     little_work_of_seq_pate(monkeypatch)
     monkeypatch.setattr(columns_release, "fit", simple_fit)
+    monkeypatch.setattr("understudy.methods.additions.columns.rows._AHEAD", 8)
     monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: WordEmbedder())
     monkeypatch.setattr(
         "understudy.models.catalog.load_chat",

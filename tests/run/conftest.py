@@ -26,11 +26,14 @@ from subjects import SUBJECTS  # noqa: E402
 
 @pytest.fixture(scope="module", autouse=True)
 def small_blocks() -> Iterator[None]:
-    """Whether gradients stay apart is tried in blocks of two texts; the trial's own tests have more."""
+    """Whether gradients stay apart is tried in blocks of two texts, and rows of columns are sampled eight at once; tests
+    of both alone have more."""
+    from understudy.methods.additions.columns import rows
     from understudy.methods.dp_finetune import release
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(release, "_ROWS", {"cpu": 2})
+        patch.setattr(rows, "_AHEAD", 8)
         yield
 
 
