@@ -91,6 +91,19 @@ def test_the_rho_of_a_sampled_event_bounds_its_renyi_divergence_in_both_directio
                 assert divergence <= order * rho * (1 + 1e-9)
 
 
+@pytest.mark.parametrize(("sigma", "rate"), [(0.7, 0.1), (1.0, 0.5), (3.0, 0.01)])
+def test_the_losses_of_a_sampled_event_bound_delta_in_both_directions(sigma: float, rate: float) -> None:
+    """By numerical integration: a unit that leaves and one that joins have losses of their own."""
+    x = np.linspace(-12 * sigma, 1 + 12 * sigma, 400_001)
+    without = stats.norm.pdf(x, 0, sigma)
+    with_it = (1 - rate) * without + rate * stats.norm.pdf(x, 1, sigma)
+    losses = SubsampledGaussianEvent(sigma, rate, 1).to_pld()
+    for half, p, q in ((losses._pmf_remove, with_it, without), (losses._pmf_add, without, with_it)):
+        epsilon = 0.3 * float(np.log(p / q)[np.abs(x) < 4 * sigma].max())
+        delta = float(np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0), x))
+        assert delta * (1 - 1e-6) < half.get_delta_for_epsilon(epsilon) < delta * 1.001
+
+
 def test_every_release_pays_for_the_excess_of_its_discrete_noise() -> None:
     event = SubsampledGaussianEvent(1.0, 0.02, 1000)
     smaller = 1e-6 / (1 + 1000 * DISCRETE_EXCESS)
