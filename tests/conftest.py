@@ -14,7 +14,6 @@ from pathlib import Path
 from shutil import disk_usage
 from typing import Any
 
-gc.disable()  # until all is imported: nothing of it is garbage
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the processors: before any library reads it
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -250,6 +249,11 @@ LONGEST = {"test_site.py", "test_kill_moments.py", "test_ledger_kills.py", "test
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the tests that take longest, so that no worker is left alone with one."""
     items.sort(key=lambda item: item.path.name not in LONGEST)
+
+
+def pytest_collection() -> None:
+    """Nothing that is imported now is garbage."""
+    gc.disable()
 
 
 def pytest_collection_finish() -> None:
