@@ -26,7 +26,7 @@ from subjects import SUBJECTS  # noqa: E402
 
 @pytest.fixture(scope="module", autouse=True)
 def small_blocks() -> Iterator[None]:
-    """Gradients are tried in blocks of two texts, and rows of columns sampled eight at once; their own tests have more."""
+    """Gradients are tried in blocks of two texts, and rows sampled eight at once; their own tests have more."""
     from understudy.methods.additions.columns import rows
     from understudy.methods.dp_finetune import release
 
