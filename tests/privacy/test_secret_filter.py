@@ -200,10 +200,10 @@ def test_costs_in_epsilon_and_delta_are_one_clear_error() -> None:
 
 def test_the_order_is_the_first_run_s_whatever_came_after_it() -> None:
     """An order that is chosen once something was seen would not be a filter's."""
-    runs = [Spending(TEN_TIMES, (GaussianEvent(noise),)) for noise in (2.0, 40.0, 40.0)]
-    first, *_ = losses = [divergences(run.events[0]) for run in runs]
-    order = order_for(first, 1e-4, min(10 * posterior(runs[0].events, 1e-4), 0.5))
-    assert order != order_for(losses[-1], 1e-4, min(10 * posterior(runs[-1].events, 1e-4), 0.5))
+    runs = [run(TEN_TIMES, OFTEN), *[Spending(TEN_TIMES, (GaussianEvent(40.0),))] * 2]
+    losses, most = [divergences(each.events[0]) for each in runs], 10 * posterior(runs[0].events, 1e-4)
+    order = order_for(losses[0], 1e-4, most)
+    assert order != order_for(losses[-1], 1e-4, most)
     for count in (2, 3):
         spent = SecretFilter(HUNDRED_TIMES).spent(runs[:count])
         assert spent is not None

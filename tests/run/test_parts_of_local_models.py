@@ -18,8 +18,6 @@ import understudy as us
 from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.models.types import Completion
 
-pytestmark = pytest.mark.usefixtures("quick_fit")
-
 PLANT = "zqxvplanted"
 FIELDS = ("subject", "message", "answer")
 SAID = "subject: Slow\nmessage: It is slow.\nanswer:"
