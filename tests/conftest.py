@@ -191,9 +191,7 @@ def privacy_losses_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(events, "gaussian_loss", once(events.gaussian_loss))
         patch.setattr(
-            privacy_loss_distribution,
-            "from_privacy_parameters",
-            lambda each: pure(each.epsilon, each.delta, GRID[0]),
+            privacy_loss_distribution, "from_privacy_parameters", lambda each: pure(each.epsilon, each.delta, GRID[0])
         )
         for kind in (events.GaussianEvent, events.SubsampledGaussianEvent):
             patch.setattr(kind, "to_pld", on_the_grid(kind.to_pld))

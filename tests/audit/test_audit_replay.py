@@ -115,8 +115,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Ca
     monkeypatch.setattr("understudy.methods.additions.columns.rows._AHEAD", 8)
     monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: WordEmbedder())
     monkeypatch.setattr(
-        "understudy.models.catalog.load_chat",
-        lambda spec, **options: FakeChat(answer if spec == "talk" else varied),
+        "understudy.models.catalog.load_chat", lambda spec, **options: FakeChat(answer if spec == "talk" else varied)
     )
     monkeypatch.setattr(replay, "job_of", partial(Job, generates=True))
 

@@ -176,8 +176,7 @@ def test_opening_again_with_the_same_values_changes_nothing(location: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("cap", "unit", "rule"),
-    [(Budget(2, "1e-6"), RECORD, "basic"), (CAP, Unit("owner"), "basic"), (CAP, RECORD, "rdp")],
+    ("cap", "unit", "rule"), [(Budget(2, "1e-6"), RECORD, "basic"), (CAP, Unit("owner"), "basic"), (CAP, RECORD, "rdp")]
 )
 def test_opening_again_with_other_values_is_an_error(ledger: Ledger, cap: Budget, unit: Unit, rule: str) -> None:
     ledger.open_dataset("clinic", cap=CAP, unit=RECORD)

@@ -27,12 +27,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.noise import InsecureNoNoise, NoiseKind, NoiseSource, SystemNoise
 from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.subsampled import (
-    LabelTokens,
-    SubsampledTokens,
-    subsampled_multiplier,
-    votes_epsilon,
-)
+from understudy.privacy.subsampled import LabelTokens, SubsampledTokens, subsampled_multiplier, votes_epsilon
 from understudy.privacy.unit import Unit
 
 GRID = SubsampledTokens.grid
@@ -134,9 +129,7 @@ def test_on_the_coarsest_grid_the_excess_on_a_sample_is_no_larger_than_on_all_da
 
 
 @pytest.mark.parametrize("event", [SubsampledGaussianEvent(5 / 3, 0.01, 7), SubsampledPureEvent(1 / 3, 0.01, 7)])
-def test_events_survive_json_exactly_with_a_whole_count(
-    event: SubsampledGaussianEvent | SubsampledPureEvent,
-) -> None:
+def test_events_survive_json_exactly_with_a_whole_count(event: SubsampledGaussianEvent | SubsampledPureEvent) -> None:
     back = event_from_json(event_to_json(event))
     assert back == event
     assert isinstance(back, SubsampledGaussianEvent | SubsampledPureEvent)
@@ -231,8 +224,7 @@ def test_more_stored_tokens_than_were_charged_are_refused(spent: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "sums"),
-    [(GAUSSIAN, [4 * GRID, 1]), (GAUSSIAN, [-1, 5]), (VOTES, [4, 1]), (VOTES, [-1, 5])],
+    ("mechanism", "sums"), [(GAUSSIAN, [4 * GRID, 1]), (GAUSSIAN, [-1, 5]), (VOTES, [4, 1]), (VOTES, [-1, 5])]
 )
 def test_sums_that_the_subsets_cannot_have_are_refused(mechanism: SubsampledTokens, sums: list[int]) -> None:
     tokens = opened(mechanism)

@@ -228,10 +228,7 @@ SAID = [
 
 
 def with_dialogues(
-    folder: Path,
-    method: us.DPKPS,
-    use_chat: Callable[[FakeChat], FakeChat],
-    said: Sequence[tuple[str, str]] = SAID,
+    folder: Path, method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat], said: Sequence[tuple[str, str]] = SAID
 ) -> us.Result:
     """A result whose texts are this dialogue."""
     turns = [{"role": role, "content": content} for role, content in said]
