@@ -77,7 +77,7 @@ def no_path(text: str) -> list[Callable[[], object]]:
         lambda: us.report(text),
         lambda: us.export(text, to="csv", output="x"),
         lambda: us.load_release(text),
-        lambda: us.run(["a"], budget, dataset="d", output=text, llm="none"),
+        lambda: us.run(["a"], budget, dataset="d", output=text),
     ]
 
 
