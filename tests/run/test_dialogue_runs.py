@@ -163,6 +163,7 @@ def test_bad_settings_are_told_before_anything_is_charged(
 TOLD = {**TALK, "columns": "turns=1..6; begins=customer|agent"}
 
 
+@pytest.mark.usefixtures("quick_fit")
 def test_turns_and_who_begins_are_columns_told_from_the_dialogue(
     tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
 ) -> None:
@@ -178,6 +179,7 @@ def test_turns_and_who_begins_are_columns_told_from_the_dialogue(
     assert all(request.messages[-1].content.startswith("Details: turns: ") for request in chat.asked)
 
 
+@pytest.mark.usefixtures("quick_fit")
 def test_what_a_dialogue_tells_meets_the_condition_or_it_is_left_out(
     tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
 ) -> None:
@@ -212,6 +214,7 @@ def test_a_last_act_needs_declared_acts(tmp_path: Path) -> None:
     assert "--acts" in caught.value.cure
 
 
+@pytest.mark.usefixtures("quick_fit")
 def test_a_dialogue_that_was_written_for_no_row_gets_one_that_goes_with_it(tmp_path: Path) -> None:
     columns = "turns=1..6; begins=customer|agent; answered=long|short"
     made = [
@@ -272,6 +275,7 @@ def replies(request: Any) -> Completion:
     return Completion(BOOKED.format(thing=thing), "stop", 9, 9)
 
 
+@pytest.mark.usefixtures("quick_fit")
 @pytest.mark.parametrize("output_format", ["parquet", "csv", "jsonl"])
 def test_acts_and_calls_are_asked_for_written_and_read_again(
     tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], output_format: str
@@ -310,6 +314,7 @@ def test_acts_and_calls_are_asked_for_written_and_read_again(
     assert {"router", "screen", "signal"} <= set(result.release.terms), "what calls and answers say is counted"
 
 
+@pytest.mark.usefixtures("quick_fit")
 def test_a_table_with_calls_is_evaluated_reported_and_exported(
     tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
 ) -> None:
