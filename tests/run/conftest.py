@@ -26,13 +26,11 @@ from subjects import SUBJECTS  # noqa: E402
 
 @pytest.fixture(scope="module", autouse=True)
 def small_blocks() -> Iterator[None]:
-    """Gradients are tried in blocks of two texts, and rows sampled eight at once; their own tests have more."""
-    from understudy.methods.additions.columns import rows
+    """Whether gradients stay apart is tried in blocks of two texts; the trial's own tests have more."""
     from understudy.methods.dp_finetune import release
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(release, "_ROWS", {"cpu": 2})
-        patch.setattr(rows, "_AHEAD", 8)
         yield
 
 
