@@ -19,12 +19,15 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the processors: before 
 
 os.environ.setdefault("UNDERSTUDY_DTYPE", "float32")  # the same models on every processor
 
+import numpy as np
 import pytest
 from hypothesis import settings
+from numpy.typing import NDArray
 from pyarrow.fs import FileSystem
 
 from understudy.ledger import location
 from understudy.privacy import accountant, events, guarantee, subsampled
+from understudy.privacy.noise import NoiseKind, SystemNoise
 from understudy.text.gate import Earlier, Gate
 
 for folder in ("models", "methods/private_prediction", "methods", "run"):  # what several rooms share
@@ -188,9 +191,7 @@ def privacy_losses_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(events, "gaussian_loss", once(events.gaussian_loss))
         patch.setattr(
-            privacy_loss_distribution,
-            "from_privacy_parameters",
-            lambda each: pure(each.epsilon, each.delta, GRID[0]),
+            privacy_loss_distribution, "from_privacy_parameters", lambda each: pure(each.epsilon, each.delta, GRID[0])
         )
         for kind in (events.GaussianEvent, events.SubsampledGaussianEvent):
             patch.setattr(kind, "to_pld", on_the_grid(kind.to_pld))
@@ -206,8 +207,32 @@ GRID = [FINE]
 WHOLE_RUNS = {"audit", "engine", "run", "test_the_examples_of_a_page_run"}
 
 
+EXACT = 256
+"""Numbers of a value that are sampled exactly where whole runs are tested."""
+LONG_VALUES = [False]
+QUICK_NOISE = WHOLE_RUNS - {"audit"} | {"test_the_examples_in_docstrings_are_true"}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def long_values_have_quick_noise() -> Iterator[None]:
+    """Where whole runs are tested, the first numbers of a value are sampled exactly and the others rounded, which is a
+    hundred times as fast; the tests of noise and of mechanisms are not among them."""
+    exactly = SystemNoise.draw
+
+    def draw(self: SystemNoise, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
+        exact = exactly(self, kind, scale=scale, size=min(size, EXACT) if LONG_VALUES[0] else size)
+        generator = np.random.default_rng()
+        quick = generator.normal if kind == "gaussian" else generator.laplace
+        return np.concatenate([exact, np.rint(quick(0.0, scale, size - len(exact))).astype(np.int64)])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SystemNoise, "draw", draw)
+        yield
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     names = {item.path.parent.name, item.name.partition("[")[0]}
+    LONG_VALUES[0] = bool(names & QUICK_NOISE)
     grid = COARSE if names & WHOLE_RUNS else FINE
     if grid != GRID[0]:
         GRID[0] = grid
@@ -224,9 +249,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
+def pytest_collection() -> None:
+    """Nothing that is imported now is garbage."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Every full collection of garbage would go through all that is imported by now."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from clinic import FakeChat
+from run_fixtures import few_words
 from word_embedder import WordEmbedder
 
 import understudy as us
@@ -37,7 +38,7 @@ OF_PRIVATE_VALUES = {"AddedCharges", "Draws", "Run", "Sample", "SampleOf", "Seal
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """What examples find, in a folder where they may write."""
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, few_words():
         folder = tmp_path_factory.mktemp("examples")
         patch.chdir(folder)
         patch.delenv("UNDERSTUDY_LEDGER", raising=False)

@@ -41,7 +41,7 @@ def test_the_navigation_lists_every_page_once() -> None:
             "../benchmarks/writer.md",
             "../training/README.md",
             "decisions/README.md",
-        ),
+        )
     }
 
 

@@ -19,7 +19,7 @@ from clinic import LABELS, TERMS, FakeChat, flags, write_csv
 from evolution_fixtures import WordEmbedder, varied
 from numpy.typing import NDArray
 from parts_method import install, parts
-from run_fixtures import Said, little_work_of_seq_pate, simple_fit
+from run_fixtures import Said, little_work_of_seq_pate, shared_workers, simple_fit  # noqa: F401
 from sample_releases import TUNED
 from script_model import ScriptModel, echo
 from secret_fixtures import PUBLIC_COLUMNS, public_rows
@@ -112,10 +112,10 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama: Path) -> Ca
     """The settings of a case, with models that answer at once."""
     little_work_of_seq_pate(monkeypatch)
     monkeypatch.setattr(columns_release, "fit", simple_fit)
+    monkeypatch.setattr("understudy.methods.additions.columns.rows._AHEAD", 8)
     monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: WordEmbedder())
     monkeypatch.setattr(
-        "understudy.models.catalog.load_chat",
-        lambda spec, **options: FakeChat(answer if spec == "talk" else varied),
+        "understudy.models.catalog.load_chat", lambda spec, **options: FakeChat(answer if spec == "talk" else varied)
     )
     monkeypatch.setattr(replay, "job_of", partial(Job, generates=True))
 
@@ -156,6 +156,7 @@ FEW = 3
 """Neighbours that show what a broken twin does."""
 
 
+@pytest.mark.usefixtures("shared_workers")
 @pytest.mark.parametrize("case", CASES)
 def test_every_method_of_ours_is_the_same_on_neighbours(
     case: str, settings: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch

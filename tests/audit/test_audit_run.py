@@ -262,8 +262,7 @@ def written(folder: Path, **changes: Any) -> str:
 
 
 def test_the_command_flags_a_run_without_noise_by_its_exit_code(
-    tmp_path: Path,
-    understudy: Callable[..., Said],
+    tmp_path: Path, understudy: Callable[..., Said]
 ) -> None:
     said = understudy("audit", "run", written(tmp_path), *COMMAND, "--insecure-no-noise")
     assert said.code == PrivacyError.exit_code
@@ -272,10 +271,7 @@ def test_the_command_flags_a_run_without_noise_by_its_exit_code(
     assert not any(word in said.out + said.err for word in PRIVATE_WORDS)
 
 
-def test_the_command_says_the_promise_the_bound_and_the_power(
-    tmp_path: Path,
-    understudy: Callable[..., Said],
-) -> None:
+def test_the_command_says_the_promise_the_bound_and_the_power(tmp_path: Path, understudy: Callable[..., Said]) -> None:
     said = understudy("audit", "run", written(tmp_path), *COMMAND, "--confidence", str(1 - 1e-6))
     assert said.code == 0, said.err
     for words in (
@@ -306,11 +302,7 @@ def test_the_command_says_the_promise_the_bound_and_the_power(
     ],
 )
 def test_what_cannot_be_audited_is_an_error_with_a_cure(
-    tmp_path: Path,
-    understudy: Callable[..., Said],
-    changes: dict[str, Any],
-    words: tuple[str, ...],
-    problem: str,
+    tmp_path: Path, understudy: Callable[..., Said], changes: dict[str, Any], words: tuple[str, ...], problem: str
 ) -> None:
     said = understudy("audit", "run", written(tmp_path, **changes), *COMMAND, *words)
     assert said.code == ConfigError.exit_code

@@ -276,8 +276,7 @@ def test_calls_and_answers_that_are_none_are_a_bad_row_whose_reason_quotes_nothi
 
 
 @pytest.mark.parametrize(
-    ("act", "said"),
-    [(SECRET, "an act that is not declared"), ("Ask", "an act that is not"), (3, "not a list")],
+    ("act", "said"), [(SECRET, "an act that is not declared"), ("Ask", "an act that is not"), (3, "not a list")]
 )
 def test_an_act_that_is_none_is_a_bad_row(act: Any, said: str) -> None:
     rows = [{"messages": [turn(content="Well?", act="ask"), turn(content="...", act=None)]}]

@@ -27,9 +27,7 @@ def typed(corpus):
 
 @pytest.mark.parametrize(
     ("label", "string"),
-    [
-        *((True, "true"), (-3, "-3"), (0.5, "0.5"), (1.0, "1"), (-0.0, "0"), (1e16, str(10**16)), ("a", "a")),
-    ],
+    [*((True, "true"), (-3, "-3"), (0.5, "0.5"), (1.0, "1"), (-0.0, "0"), (1e16, str(10**16)), ("a", "a"))],
 )
 def test_a_label_has_one_canonical_string(label, string):
     assert canonical(label) == string

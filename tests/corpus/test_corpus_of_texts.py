@@ -69,7 +69,7 @@ def no_path(text: str) -> list[Callable[[], object]]:
         lambda: read_corpus(Path(text), text="note"),
         lambda: read_corpus([Path(text), Path("b.csv")], text="note"),
         lambda: us.check(text, text="note"),
-        lambda: us.run(text, budget, text="note", dataset="d"),
+        lambda: us.run(text, budget, text="note", dataset="d", llm="none"),
         lambda: us.evaluate(text, ["a", "b"], text="note"),
         lambda: us.evaluate(["a", "b"], text, text="note"),
         lambda: us.evaluate(["a", "b"], ["a"], holdout=text, metrics="fidelity", embedder="none"),

@@ -107,13 +107,7 @@ def bits(made: us.Release) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in made.arrays.items()}
 
 
-@pytest.mark.parametrize(
-    ("engine", "dies"),
-    [
-        ("processes", False),
-        pytest.param("ray", True, marks=RAY),
-    ],
-)
+@pytest.mark.parametrize(("engine", "dies"), [("processes", False), pytest.param("ray", True, marks=RAY)])
 def test_a_run_that_is_killed_resumes_on_another_engine_whether_or_not_a_worker_dies(
     tmp_path: Path, llama: Path, monkeypatch: pytest.MonkeyPatch, engine: str, dies: bool
 ) -> None:

@@ -257,15 +257,10 @@ _FRACTIONS = st.fractions(Fraction(1, 1000), Fraction(2, 5), max_denominator=100
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(_FRACTIONS, st.integers(0, 5)), max_size=8))
-def test_what_is_booked_never_exceeds_the_cap_and_what_fits_is_booked(
-    asked: list[tuple[Fraction, int]],
-) -> None:
+def test_what_is_booked_never_exceeds_the_cap_and_what_fits_is_booked(asked: list[tuple[Fraction, int]]) -> None:
     cap = Budget(1, "1e-5")
     epsilon = delta = Fraction(0)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Ledger.create(Path(folder) / "ledger.sqlite") as ledger,
-    ):
+    with tempfile.TemporaryDirectory() as folder, Ledger.create(Path(folder) / "ledger.sqlite") as ledger:
         ledger.open_dataset("d", cap=cap, unit=RECORD)
         for number, (more, millionths) in enumerate(asked):
             budget = Budget(more, Fraction(millionths, 10**6))

@@ -104,8 +104,13 @@ def test_the_same_run_with_other_charges_is_refused(ledger: Ledger) -> None:
     ledger.open_dataset("clinic", cap=CAP, unit=RECORD)
     ledger.open_dataset("other", cap=CAP, unit=RECORD)
     ledger.charge("clinic", pure_plan("0.5"), run_id="r1")
-    other_noise = replace(pure_plan("0.5"), charges=pure_plan("0.4").charges)
+    same = pure_plan("0.5")
+    other_noise = replace(same, charges=pure_plan("0.4").charges)
+    promised_more, other_method = replace(same, budget=Budget("0.6", 0)), replace(same, method="other")
     for method in (ledger.check, ledger.charge):
+        for other in (promised_more, other_method):
+            with pytest.raises(LedgerError, match=r"charged before.*fresh"):
+                method("clinic", other, run_id="r1")
         with pytest.raises(LedgerError, match=r"charged before.*fresh"):
             method("clinic", pure_plan("0.4"), run_id="r1")
         with pytest.raises(LedgerError, match=r"charged before.*fresh"):
@@ -171,8 +176,7 @@ def test_opening_again_with_the_same_values_changes_nothing(location: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("cap", "unit", "rule"),
-    [(Budget(2, "1e-6"), RECORD, "basic"), (CAP, Unit("owner"), "basic"), (CAP, RECORD, "rdp")],
+    ("cap", "unit", "rule"), [(Budget(2, "1e-6"), RECORD, "basic"), (CAP, Unit("owner"), "basic"), (CAP, RECORD, "rdp")]
 )
 def test_opening_again_with_other_values_is_an_error(ledger: Ledger, cap: Budget, unit: Unit, rule: str) -> None:
     ledger.open_dataset("clinic", cap=CAP, unit=RECORD)

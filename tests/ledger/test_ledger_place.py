@@ -206,9 +206,7 @@ _MACOS = """\
 //user@nas/share on /Volumes/our files (smbfs, nodev, nosuid, mounted by user)
 server:/x on /Volumes/home (nfs)
 """
-_REFUSED = [
-    *("nfs", "nfs4", "cifs", "9p", "lustre", "virtiofs", "vboxsf", "autofs", "unknown", "fuse", "fuse.sshfs"),
-]
+_REFUSED = [*("nfs", "nfs4", "cifs", "9p", "lustre", "virtiofs", "vboxsf", "autofs", "unknown", "fuse", "fuse.sshfs")]
 
 
 @pytest.mark.parametrize(

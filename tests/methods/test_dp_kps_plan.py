@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 
 from understudy.base.errors import ConfigError
 from understudy.methods.dp_kps.method import DPKPS
-from understudy.methods.dp_kps.plan import (
-    DPKPSParameters,
-    make_plan,
-    planned_sums,
-    score_noise,
-)
+from understudy.methods.dp_kps.plan import DPKPSParameters, make_plan, planned_sums, score_noise
 from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.queries.counts import TermHistogram
 from understudy.privacy.guarantee import GDP, Budget
@@ -55,12 +50,7 @@ def labels_of(count: int) -> PublicFacts:
     length=st.integers(1, 20),
 )
 def test_the_charges_compose_to_the_budget_and_no_more(epsilon: float, delta: float, noise: str, length: int) -> None:
-    made = plan(
-        Budget(epsilon, delta),
-        noise=noise,
-        length=length,
-        terms_per_record=20,
-    )
+    made = plan(Budget(epsilon, delta), noise=noise, length=length, terms_per_record=20)
     spent = made.composition.epsilon(float(made.budget.delta))
     assert spent <= made.budget.epsilon
     assert spent == pytest.approx(epsilon, rel=1e-4)
@@ -89,11 +79,7 @@ def test_what_can_just_be_released_is_planned() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "labels", "fewer"),
-    [
-        ({"top_terms": 50_000}, 2_001, "top_terms"),
-        ({}, 20_001, "top_terms"),
-    ],
+    ("parameters", "labels", "fewer"), [({"top_terms": 50_000}, 2_001, "top_terms"), ({}, 20_001, "top_terms")]
 )
 def test_a_sum_too_large_to_be_stored_is_refused_in_the_plan(
     parameters: dict[str, Any], labels: int, fewer: str

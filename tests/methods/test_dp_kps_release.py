@@ -33,10 +33,7 @@ from understudy.text.vocabulary.shrinkage import KnownNoise
 BUDGET = Budget(6, "1e-6")
 NAMES = LabelSet(tuple("abc"[:LABELS]))
 ROWS = [Row(" ".join([WORDS[n % 12], WORDS[n % 5], WORDS[n % 3]]), n % LABELS, f"owner {n % 7}") for n in range(60)]
-MODES: dict[str, dict[str, Any]] = {
-    "gaussian": {},
-    "laplace": {"noise": "laplace"},
-}
+MODES: dict[str, dict[str, Any]] = {"gaussian": {}, "laplace": {"noise": "laplace"}}
 modes = pytest.mark.parametrize("mode", MODES)
 
 
@@ -64,9 +61,7 @@ def release(
 ) -> Released:
     plan = chosen.plan(budget, PublicFacts(unit, NAMES))
     tools = ReleaseTools(
-        labels=NAMES,
-        door=door_of(plan, noise or InsecureNoNoise(), store=store, receipt=receipt),
-        seed=0,
+        labels=NAMES, door=door_of(plan, noise or InsecureNoNoise(), store=store, receipt=receipt), seed=0
     )
     return chosen.release(bounded(rows, unit), plan, tools)
 

@@ -12,17 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tiny_corpora import (
-    LABELS,
-    WORDS,
-    HashEmbedder,
-    Neighbours,
-    Row,
-    bounded,
-    movement,
-    random_neighbours,
-    random_rows,
-)
+from tiny_corpora import LABELS, WORDS, HashEmbedder, Neighbours, Row, bounded, movement, random_neighbours, random_rows
 
 from understudy.base.errors import ConfigError
 from understudy.corpus.bounding import BoundedBatch
@@ -124,12 +114,7 @@ def test_a_record_whose_residual_is_clipped_moves_them_by_all_of_it() -> None:
     assert (query.sensitivity.l2, query.sensitivity.grid) == (GRID, GRID)
 
 
-@given(
-    st.floats(1e-3, 2),
-    st.floats(1e-6, 1 - 1e-6),
-    st.integers(1, 40),
-    st.integers(0, 2**32 - 1),
-)
+@given(st.floats(1e-3, 2), st.floats(1e-6, 1 - 1e-6), st.integers(1, 40), st.integers(0, 2**32 - 1))
 def test_any_residual_of_any_length_and_dimension_keeps_to_the_grid(
     clip: float, share: float, dimension: int, seed: int
 ) -> None:

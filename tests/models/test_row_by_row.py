@@ -234,10 +234,7 @@ def test_a_cache_that_mixes_rows_once_it_has_grown_is_caught(
     model: CausalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = columns(SHAPE.prefix + 1 + SHAPE.width + SHAPE.suffix)
-    change_hidden(
-        monkeypatch,
-        lambda block, hidden: hidden + hidden.mean() * TINY if block.columns > start else hidden,
-    )
+    change_hidden(monkeypatch, lambda block, hidden: hidden + hidden.mean() * TINY if block.columns > start else hidden)
     check_caught_now_and_not_before(model)
 
 

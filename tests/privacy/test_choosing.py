@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import threading
@@ -215,6 +216,18 @@ def test_a_coin_that_64_bits_do_not_decide_asks_for_more(monkeypatch: pytest.Mon
     monkeypatch.setattr("understudy.privacy.noise.secrets.randbits", bits)
     assert not exponential._coin(0, 1.0, 2**61, 2**62 + 1)  # a chance of a half, and less
     assert asked == [64, 64]
+
+
+def test_whoever_is_far_behind_is_proposed_often_enough_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A weight that is rounded down to 0 would take a candidate out, however small its share is."""
+    asked: list[tuple[int, float, int, int]] = []
+    monkeypatch.setattr("understudy.privacy.noise.secrets.randbelow", lambda below: below - 1)
+    monkeypatch.setattr(exponential, "_coin", lambda *given: asked.append(given) or True)
+    for behind in (1, 30, 60, 800, 2**62):
+        assert choose_exactly(np.array([0, -behind], dtype=np.int64), scale=1.0) == 1
+        deficit, _, one, weight = asked[-1]
+        assert deficit == behind
+        assert weight >= Fraction(math.exp(-behind)) * one
 
 
 # -- the ends ---------------------------------------------------------------------------------------------------------

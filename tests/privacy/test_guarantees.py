@@ -12,14 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import log_ndtr
 
 from understudy.base.errors import ConfigError
-from understudy.privacy.guarantee import (
-    GDP,
-    ZCDP,
-    Budget,
-    gaussian_noise_multiplier,
-    normal_quantile,
-    phi_bar,
-)
+from understudy.privacy.guarantee import GDP, ZCDP, Budget, gaussian_noise_multiplier, normal_quantile, phi_bar
 
 
 def reference_gdp_delta(mu: float, epsilon: float) -> float:

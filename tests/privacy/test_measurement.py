@@ -83,11 +83,7 @@ class Counts(Query[BoundedBatch]):
 
 
 def planned(
-    noise: NoiseKind = "gaussian",
-    *,
-    multiplier: float = 2.0,
-    shape: Shape = (3,),
-    sensitivity: Sensitivity = ONE,
+    noise: NoiseKind = "gaussian", *, multiplier: float = 2.0, shape: Shape = (3,), sensitivity: Sensitivity = ONE
 ) -> NoisySum:
     return NoisySum(noise, multiplier, sensitivity, shape)
 

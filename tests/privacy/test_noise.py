@@ -174,6 +174,15 @@ def test_coins_are_independent_of_one_another_and_of_the_last_ones() -> None:
         assert stats.binomtest(int(np.sum(one == other)), len(one), 0.5).pvalue > ALPHA
 
 
+def test_integers_of_the_last_and_incomplete_round_are_sampled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2^64 is 1 more than a multiple of 3: were its last integer used, 0 would be likelier than 1 and 2."""
+    drawn = iter([2**64 - 1, 5])
+    monkeypatch.setattr(
+        "understudy.privacy.noise.secrets.token_bytes", lambda size: next(drawn).to_bytes(size, "little")
+    )
+    assert SystemNoise().uniform(1, below=3).tolist() == [2]
+
+
 def test_a_rate_is_never_exceeded_by_rounding() -> None:
     """The largest integer that is included lies below the rate, exactly."""
     from understudy.privacy.noise import _below

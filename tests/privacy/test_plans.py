@@ -13,8 +13,8 @@ from understudy.privacy.accountant import gaussian_split, pure_split
 from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, PureEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget, SecretBudget
-from understudy.privacy.mechanisms import Declared
-from understudy.privacy.plan import Charge, Plan, Receipt
+from understudy.privacy.mechanisms import Declared, NoisySum, Sensitivity
+from understudy.privacy.plan import Charge, Plan, Receipt, charges_of
 from understudy.privacy.sealed import NoiseOrigin, Seal, SealedValue, charge_of
 from understudy.privacy.unit import Unit
 
@@ -50,6 +50,14 @@ def test_a_plan_that_spends_more_than_its_budget_is_refused() -> None:
 def test_gaussian_noise_under_a_pure_budget_is_refused() -> None:
     with pytest.raises(PrivacyError, match="more than its budget"):
         plan(charge("a", GaussianEvent(1e6)), budget=Budget(2, 0))
+
+
+def test_the_records_of_a_secret_move_a_sum_together_and_those_of_an_owner_were_bounded() -> None:
+    query = NoisySum("gaussian", 2.0, Sensitivity.of_counts(1), (3,))  # as a query, it has a sensitivity and a shape
+    for unit, records in ((Unit("secret", 3), 3), (Unit("owner", 3, "patient"), 1), (Unit(), 1)):
+        assert unit.vectors == records
+        (made,) = charges_of({"counts": (query, "to test")}, [2.0], unit=unit)
+        assert made.mechanism.sensitivity == query.sensitivity.times(records)
 
 
 def test_two_charges_of_one_name_are_refused_because_one_could_pay_for_the_other() -> None:

@@ -57,12 +57,13 @@ def test_an_end_that_keeps_the_promise_is_the_answer_and_one_that_breaks_it_is_n
     assert edge(lambda x: -1.0 if x == 1000.0 else 1.0, near=near, safe=1000.0, unsafe=0.001) == pytest.approx(1000.0)
 
 
+@pytest.mark.parametrize("above", [0.3, 1e-9])
 @pytest.mark.parametrize("jump", [2.0, 2.0301, 2.11, 2.777])
-def test_steps_in_what_is_computed_do_not_put_the_answer_on_the_unsafe_side(jump: float) -> None:
+def test_steps_in_what_is_computed_do_not_put_the_answer_on_the_unsafe_side(jump: float, above: float) -> None:
     """Losses on a grid are flat and then jump: the root that was found may be one jump too far."""
 
     def excess(number: float) -> float:
-        return -0.5 if number >= jump else 0.3
+        return -0.5 if number >= jump else above
 
     found = edge(excess, near=3.0, safe=100.0, unsafe=0.01)
     assert found is not None

@@ -96,6 +96,12 @@ def test_with_one_record_always_drawn_the_bound_is_the_gaussian_one() -> None:
     assert smallest_noise_multiplier(TEN_TIMES, ((1.0, 1),)) == pytest.approx(1 / TEN_TIMES.mu, rel=1e-6)
 
 
+def test_one_release_pays_for_its_discrete_noise() -> None:
+    law = poisson_binomial(((1.0, 1), (0.5, 2)))
+    continuous = float(law @ ndtr(np.arange(4) / 2.0 + normal_quantile(1e-3)))
+    assert continuous * (1 + 1e-11) < blow_up(1e-3, 2.0, law) < continuous * (1 + 1e-8)
+
+
 def test_two_statistics_from_one_draw_at_one_sigma_blow_up_23_times() -> None:
     sigma = smallest_noise_multiplier(TEN_TIMES, ((1.0, 1),))
     assert reconstruction_bound(1e-4, sigma / math.sqrt(2), ((1.0, 1),)) / 1e-4 == pytest.approx(23, abs=0.5)

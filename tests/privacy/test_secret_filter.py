@@ -23,6 +23,7 @@ from understudy.privacy.secrets.composition import (
     SecretFilter,
     calibrate,
     divergences,
+    order_for,
     posterior,
     posteriors,
 )
@@ -195,3 +196,15 @@ def test_a_run_without_releases_spends_next_to_nothing() -> None:
 def test_costs_in_epsilon_and_delta_are_one_clear_error() -> None:
     with pytest.raises(PrivacyError, match="is not for secrets"):
         SecretFilter(TEN_TIMES).admits([], Spending(Budget(1, "1e-6"), (GaussianEvent(4.3),)))
+
+
+def test_the_order_is_the_first_run_s_whatever_came_after_it() -> None:
+    """An order that is chosen once something was seen would not be a filter's."""
+    runs = [run(TEN_TIMES, OFTEN), *[Spending(TEN_TIMES, (GaussianEvent(40.0),))] * 2]
+    losses, most = [divergences(each.events[0]) for each in runs], 10 * posterior(runs[0].events, 1e-4)
+    order = order_for(losses[0], 1e-4, most)
+    assert order != order_for(losses[-1], 1e-4, most)
+    for count in (2, 3):
+        spent = SecretFilter(HUNDRED_TIMES).spent(runs[:count])
+        assert spent is not None
+        assert float(spent.posterior) == posteriors(np.sum(losses[:count], axis=0), 1e-4)[order]

@@ -27,12 +27,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.noise import InsecureNoNoise, NoiseKind, NoiseSource, SystemNoise
 from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.subsampled import (
-    LabelTokens,
-    SubsampledTokens,
-    subsampled_multiplier,
-    votes_epsilon,
-)
+from understudy.privacy.subsampled import LabelTokens, SubsampledTokens, subsampled_multiplier, votes_epsilon
 from understudy.privacy.unit import Unit
 
 GRID = SubsampledTokens.grid
@@ -91,6 +86,19 @@ def test_the_rho_of_a_sampled_event_bounds_its_renyi_divergence_in_both_directio
                 assert divergence <= order * rho * (1 + 1e-9)
 
 
+@pytest.mark.parametrize(("sigma", "rate"), [(0.7, 0.1), (1.0, 0.5), (3.0, 0.01)])
+def test_the_losses_of_a_sampled_event_bound_delta_in_both_directions(sigma: float, rate: float) -> None:
+    """By numerical integration: a unit that leaves and one that joins have losses of their own."""
+    x = np.linspace(-12 * sigma, 1 + 12 * sigma, 400_001)
+    without = stats.norm.pdf(x, 0, sigma)
+    with_it = (1 - rate) * without + rate * stats.norm.pdf(x, 1, sigma)
+    losses = SubsampledGaussianEvent(sigma, rate, 1).to_pld()
+    for half, p, q in ((losses._pmf_remove, with_it, without), (losses._pmf_add, without, with_it)):
+        epsilon = 0.3 * float(np.log(p / q)[np.abs(x) < 4 * sigma].max())
+        delta = float(np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0), x))
+        assert delta * (1 - 1e-6) < half.get_delta_for_epsilon(epsilon) < delta * 1.001
+
+
 def test_every_release_pays_for_the_excess_of_its_discrete_noise() -> None:
     event = SubsampledGaussianEvent(1.0, 0.02, 1000)
     smaller = 1e-6 / (1 + 1000 * DISCRETE_EXCESS)
@@ -121,9 +129,7 @@ def test_on_the_coarsest_grid_the_excess_on_a_sample_is_no_larger_than_on_all_da
 
 
 @pytest.mark.parametrize("event", [SubsampledGaussianEvent(5 / 3, 0.01, 7), SubsampledPureEvent(1 / 3, 0.01, 7)])
-def test_events_survive_json_exactly_with_a_whole_count(
-    event: SubsampledGaussianEvent | SubsampledPureEvent,
-) -> None:
+def test_events_survive_json_exactly_with_a_whole_count(event: SubsampledGaussianEvent | SubsampledPureEvent) -> None:
     back = event_from_json(event_to_json(event))
     assert back == event
     assert isinstance(back, SubsampledGaussianEvent | SubsampledPureEvent)
@@ -218,8 +224,7 @@ def test_more_stored_tokens_than_were_charged_are_refused(spent: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "sums"),
-    [(GAUSSIAN, [4 * GRID, 1]), (GAUSSIAN, [-1, 5]), (VOTES, [4, 1]), (VOTES, [-1, 5])],
+    ("mechanism", "sums"), [(GAUSSIAN, [4 * GRID, 1]), (GAUSSIAN, [-1, 5]), (VOTES, [4, 1]), (VOTES, [-1, 5])]
 )
 def test_sums_that_the_subsets_cannot_have_are_refused(mechanism: SubsampledTokens, sums: list[int]) -> None:
     tokens = opened(mechanism)

@@ -19,14 +19,7 @@ from understudy.privacy.guarantee import ZCDP, Budget
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
 from understudy.privacy.plan import Charge, Plan
-from understudy.privacy.tokens import (
-    BatchTokens,
-    PaidTokens,
-    PrivateTokens,
-    TokenTest,
-    clip_for,
-    tokens_within,
-)
+from understudy.privacy.tokens import BatchTokens, PaidTokens, PrivateTokens, TokenTest, clip_for, tokens_within
 from understudy.privacy.unit import Unit
 
 DELTA = 1e-6

@@ -74,11 +74,11 @@ def browser() -> Iterator[Any]:
 
 
 class Watched:
-    """A page of which it is known what it logs."""
+    """A page of which it is known what it logs. Nothing moves in it by itself, which would be drawn again and again."""
 
     def __init__(self, browser: Any, **options: Any) -> None:
         self.complaints: list[str] = []
-        self.context = browser.new_context(**options)
+        self.context = browser.new_context(**{"reduced_motion": "reduce", **options})
         self.context.set_default_timeout(120_000)
         self.page = self.context.new_page()
         self.page.on("console", lambda message: self.complaints.append(message.text))

@@ -38,10 +38,7 @@ from understudy.run.settings import run_config
 def stated(*events: object, epsilon: float, delta: str) -> Statement:
     charges = tuple(Charge(f"r{place}", Declared(event), "why") for place, event in enumerate(events))  # type: ignore[arg-type]
     return Statement.of(
-        Plan("dp-kps", Unit(), Budget(epsilon, delta), charges),
-        public_inputs={},
-        labels_declared=True,
-        dataset="d",
+        Plan("dp-kps", Unit(), Budget(epsilon, delta), charges), public_inputs={}, labels_declared=True, dataset="d"
     )
 
 
@@ -231,8 +228,7 @@ def test_another_ledger_or_none_says_nothing_and_none_is_begun(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("level", "word", "shape"),
-    [("noise", "Noise", "stamp"), ("thin", "Weak", "banner"), ("good", "Good", "good")],
+    ("level", "word", "shape"), [("noise", "Noise", "stamp"), ("thin", "Weak", "banner"), ("good", "Good", "good")]
 )
 def test_the_verdict_stands_on_top_of_both_reports(tmp_path: Path, level: str, word: str, shape: str) -> None:
     verdict = Verdict(level, "topics", 0.5)  # type: ignore[arg-type]

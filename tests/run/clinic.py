@@ -129,9 +129,7 @@ class FakeChat:
     model_id = "fake:chat"
 
     def __init__(
-        self,
-        reply: Callable[[ChatRequest], Completion] | None = None,
-        told: Callable[[str], None] = lambda _when: None,
+        self, reply: Callable[[ChatRequest], Completion] | None = None, told: Callable[[str], None] = lambda _when: None
     ) -> None:
         self.asked: list[ChatRequest] = []
         self._reply = reply or (lambda request: Completion(f"A note. {request.messages[-1].content}", "stop", 9, 9))

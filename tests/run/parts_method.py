@@ -118,11 +118,7 @@ class InParts(Method, PartParameters):
         return [len(release.strings[f"label {label}"]) for label in range(len(release.arrays["labels"]))]
 
     def generate(
-        self,
-        release: us.Release,
-        counts: Sequence[int],
-        *,
-        tools: GenerationTools,
+        self, release: us.Release, counts: Sequence[int], *, tools: GenerationTools
     ) -> Iterator[SyntheticRecord]:
         available = self.available(release)
         for label, count in enumerate(counts):

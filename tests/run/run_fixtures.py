@@ -25,7 +25,7 @@ from understudy.ledger import Ledger
 from understudy.methods.additions.columns import release as columns_release
 from understudy.methods.additions.columns.distribution import Distribution
 from understudy.run import door as measuring
-from understudy.run import pipeline
+from understudy.run import engine, pipeline
 from understudy.run.settings import run_config
 from understudy.text.vocabulary import terms
 
@@ -219,3 +219,26 @@ def simple_fit(
 @pytest.fixture
 def quick_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns_release, "fit", simple_fit)
+
+
+@pytest.fixture(scope="module")
+def shared_workers() -> Iterator[None]:
+    """Workers that one test of a module began serve the next ones: to begin one takes seconds."""
+    from loky import ProcessPoolExecutor
+
+    idle: dict[int, Any] = {}
+
+    def begun(workers: int, **options: Any) -> Any:
+        return idle.pop(workers, None) or ProcessPoolExecutor(workers, **options)
+
+    def close(made: engine.Processes) -> None:
+        pool, made._pool = made._pool, None
+        if pool is not None and idle.setdefault(made.workers, pool) is not pool:
+            pool.shutdown(kill_workers=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "ProcessPoolExecutor", begun)
+        patch.setattr(engine.Processes, "close", close)
+        yield
+    for pool in idle.values():
+        pool.shutdown(kill_workers=True)

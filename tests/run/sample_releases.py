@@ -10,14 +10,7 @@ import numpy as np
 
 from understudy.methods.dp_kde.generate import Frequencies
 from understudy.methods.registry import make_method
-from understudy.privacy.events import (
-    Event,
-    GaussianEvent,
-    MixtureEvent,
-    PureEvent,
-    SubsampledGaussianEvent,
-    ZCDPEvent,
-)
+from understudy.privacy.events import Event, GaussianEvent, MixtureEvent, PureEvent, SubsampledGaussianEvent, ZCDPEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.mechanisms import Declared, NoisySum, Sensitivity

@@ -14,10 +14,7 @@ from understudy.run import pipeline
 from understudy.run.session import Listener
 from understudy.text.vocabulary.words import split_words
 
-METHODS = {
-    "dp-kps": {"length": 6, "top_terms": None, "guide": "off"},
-    "dp-kde": {"length": 4, "top_terms": 300},
-}
+METHODS = {"dp-kps": {"length": 6, "top_terms": None, "guide": "off"}, "dp-kde": {"length": 4, "top_terms": 300}}
 SAID = {word for row in rows(600) for word in split_words(row["note"])}
 CHANCE = [f"{a}{b}{c}ax" for a in "bcdfghjklmnpqrs" for b in "aeiou" for c in "bcdfghjkl"]
 """Public terms that no text has."""

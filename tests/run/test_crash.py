@@ -34,12 +34,7 @@ STEPS = (
     *((Ledger, name) for name in ("check", "open_dataset", "identify", "charge", "confirm")),
     *((RunStore, name) for name in ("begin", "keep", "mark")),
     *((Corpus, "identity"), (measuring, "measure"), (Release, "save")),
-    *(
-        (OutputFolder, "clear"),
-        (OutputFolder, "write_statement"),
-        (AnswerStore, "put_many"),
-        (outputs, "write_table"),
-    ),
+    *((OutputFolder, "clear"), (OutputFolder, "write_statement"), (AnswerStore, "put_many"), (outputs, "write_table")),
 )
 
 SHARDS = 2

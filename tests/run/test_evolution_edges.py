@@ -89,8 +89,7 @@ def test_a_poor_corpus_runs_to_the_end_like_any_other(tmp_path: Path, mode: str,
 
 
 @pytest.mark.parametrize(
-    ("mode", "what"),
-    cases(OF_SECRETS, MODES_OF_SECRETS, ["as usual", "a label with one record", "no secret"]),
+    ("mode", "what"), cases(OF_SECRETS, MODES_OF_SECRETS, ["as usual", "a label with one record", "no secret"])
 )
 def test_a_poor_corpus_with_secrets_runs_to_the_end_like_any_other(tmp_path: Path, what: str, mode: str) -> None:
     values = protecting(tmp_path, table=OF_SECRETS[what], **MODES_OF_SECRETS[mode])

@@ -177,7 +177,6 @@ def test_csv_holds_the_table_with_formulas_escaped(tmp_path: Path, made: us.Resu
     assert [row["note"] for row in read[1:]] == columns["note"][1:]
 
 
-@pytest.mark.usefixtures("quick_fit")
 def test_typed_columns_keep_their_types_and_are_asked_for(tmp_path: Path, method: us.DPKPS) -> None:
     pytest.importorskip("mbi")
     table = [{**row, "stars": number % 5 + 1, "day": f"2024-0{number % 3 + 1}-11"} for number, row in enumerate(rows())]
@@ -203,7 +202,7 @@ def test_typed_columns_keep_their_types_and_are_asked_for(tmp_path: Path, method
     assert "`stars`: a typed column (integer)" in (folder / "README.md").read_text("utf-8")
 
 
-@pytest.mark.usefixtures("embedder", "quick_fit")
+@pytest.mark.usefixtures("embedder")
 def test_a_folder_of_generate_has_its_columns_without_a_release(tmp_path: Path, method: us.DPKPS) -> None:
     pytest.importorskip("mbi")
     table = [{**row, "stars": number % 5 + 1} for number, row in enumerate(rows())]
@@ -229,10 +228,7 @@ SAID = [
 
 
 def with_dialogues(
-    folder: Path,
-    method: us.DPKPS,
-    use_chat: Callable[[FakeChat], FakeChat],
-    said: Sequence[tuple[str, str]] = SAID,
+    folder: Path, method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat], said: Sequence[tuple[str, str]] = SAID
 ) -> us.Result:
     """A result whose texts are this dialogue."""
     turns = [{"role": role, "content": content} for role, content in said]

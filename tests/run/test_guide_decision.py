@@ -51,12 +51,7 @@ def test_of_a_large_table_a_sample_is_read_and_said_how_long_it_takes(tmp_path: 
     assert "sample" not in decided(tmp_path)[1]
 
 
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"expected_records": 40, "epsilon": "0.5"}, "mostly noise"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "why"), [({"expected_records": 40, "epsilon": "0.5"}, "mostly noise")])
 def test_where_it_does_not_pay_it_is_off_and_said_why(tmp_path: Path, changes: dict[str, Any], why: str) -> None:
     on, said = decided(tmp_path, **changes)
     assert not on

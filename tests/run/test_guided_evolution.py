@@ -98,11 +98,7 @@ def test_texts_come_to_speak_for_their_label(made: us.Release, varied_chat: Fake
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"rounds": 4, "population": 5},
-        {"records_per_label": 9, "harvest": "variations"},
-        {"records_per_label": 1},
-    ],
+    [{"rounds": 4, "population": 5}, {"records_per_label": 9, "harvest": "variations"}, {"records_per_label": 1}],
     ids=str,
 )
 def test_the_calls_are_those_that_were_forecast(tmp_path: Path, varied_chat: FakeChat, changes: dict[str, Any]) -> None:

@@ -53,12 +53,7 @@ OPENINGS = (
     *("After a long walk there was", "The doctor had never seen such", "We were called because of", "It began with"),
 )
 ENDINGS = (
-    *(
-        "which went away by itself.",
-        "and nothing helped.",
-        "so he stayed at home.",
-        "but she felt better soon.",
-    ),
+    *("which went away by itself.", "and nothing helped.", "so he stayed at home.", "but she felt better soon."),
     *(
         "as in the year before.",
         "and we do not know why.",

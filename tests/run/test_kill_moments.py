@@ -39,9 +39,7 @@ from understudy.models.types import Completion
 from understudy.privacy.guarantee import Budget
 from understudy.release import Release
 
-pytestmark = [
-    pytest.mark.skipif(os.name == "nt", reason="there is no kill -9"),
-]
+pytestmark = [pytest.mark.skipif(os.name == "nt", reason="there is no kill -9")]
 ALL = "UNDERSTUDY_TEST_CHAINS" in os.environ
 CHAINS = range(int(os.environ.get("UNDERSTUDY_TEST_CHAINS", "1")))
 RANDOM = "a random moment"
@@ -211,11 +209,7 @@ def test_four_real_kills_cost_one_charge_one_draw_and_no_answer_twice(
         def says(line: str) -> Callable[[], bool]:
             return lambda: line in killed.said()
 
-        kills = [
-            *map(says, ("The ledger charged", "Reading the private records")),
-            asked_for(3),
-            asked_for(6),
-        ]
+        kills = [*map(says, ("The ledger charged", "Reading the private records")), asked_for(3), asked_for(6)]
         stored: dict[str, bytes] = {}
         texts: dict[str, str] = {}
         for kill_when in kills:

@@ -52,9 +52,7 @@ SECRETS = {
     **{"secret_prior": "1e-3", "secret_posterior": "1e-2", "secret_detectors": "email", "max_records_per_secret": 3}
 }
 METHODS: dict[str, dict[str, Any]] = {
-    "dp-kde": {
-        **{**EPSILON, "vocabulary_is_public": True, "top_terms": 6, "length": 2, "llm": "none", "features": 8},
-    },
+    "dp-kde": {**{**EPSILON, "vocabulary_is_public": True, "top_terms": 6, "length": 2, "llm": "none", "features": 8}},
     "dp-kps": {**EPSILON, "vocabulary_is_public": True, "top_terms": 6, "length": 2, "llm": "none"},
     "aug-pe": {**EPSILON, "llm": "fake", "rounds": 2, "population": 2, "variations": 2},
     "guided-evolution": {**EPSILON, "llm": "fake", "rounds": 2, "population": 2, "variations": 2},

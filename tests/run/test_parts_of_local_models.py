@@ -18,8 +18,6 @@ import understudy as us
 from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.models.types import Completion
 
-pytestmark = pytest.mark.usefixtures("quick_fit")
-
 PLANT = "zqxvplanted"
 FIELDS = ("subject", "message", "answer")
 SAID = "subject: Slow\nmessage: It is slow.\nanswer:"
@@ -76,10 +74,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "private-prediction": {"batches": 1, "batch_size": 5, "tokens_per_batch": 2 * len(SAID) + 4},
 }
 
-GENERATED: dict[str, dict[str, Any]] = {
-    "few-shot": {"llm": "fake", "records_per_label": 4},
-    "private-prediction": {},
-}
+GENERATED: dict[str, dict[str, Any]] = {"few-shot": {"llm": "fake", "records_per_label": 4}, "private-prediction": {}}
 
 
 def spelled(text: bytes, drawn: bytes) -> int:

@@ -20,7 +20,7 @@ from understudy.methods.dp_kps.plan import COLUMN_DENSITY
 from understudy.release import Release
 from understudy.text.records import SyntheticRecord, shown
 
-pytestmark = pytest.mark.usefixtures("quick_fit", "embedder")
+pytestmark = pytest.mark.usefixtures("embedder")
 WARDS = ("A", "B")
 SAID = {
     (label, ward): TERMS[8 * place + 4 * (ward == "B") :][:4] for place, label in enumerate(LABELS) for ward in WARDS

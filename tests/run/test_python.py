@@ -138,16 +138,7 @@ def test_labels_keep_their_type_in_every_format(
 ) -> None:
     numbered = [{"note": row["note"], "code": LABELS.index(row["department"])} for row in rows()]
     corpus = us.read_corpus(numbered, text="note", label="code", labels=[0, 1])
-    result = us.run(
-        corpus,
-        method,
-        BUDGET,
-        llm="none",
-        records=3,
-        ledger=ledger,
-        dataset="v",
-        output=tmp_path / "out",
-    )
+    result = us.run(corpus, method, BUDGET, llm="none", records=3, ledger=ledger, dataset="v", output=tmp_path / "out")
     assert result.columns["code"] == [0, 0, 1]
     path = tmp_path / f"table.{output_format}"
     result.save(path)

@@ -29,7 +29,7 @@ from understudy.schema.layout import Layout
 from understudy.text.records import SyntheticRecord
 
 pd = pytest.importorskip("pandas")
-pytestmark = [pytest.mark.usefixtures("quick_fit"), pytest.mark.filterwarnings("ignore::understudy.UnderstudyWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::understudy.UnderstudyWarning")
 SAID = ("Knie schmerzt nach Sturz", "Husten und Fieber", "Hand ist geschwollen", "\u00dcbelkeit nach dem Essen")
 WARDS = ("Chirurgie", "Innere")
 COUNT = 60

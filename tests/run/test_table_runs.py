@@ -36,7 +36,6 @@ from understudy.schema.labels import canonical
 from understudy.text.prompts.writer import ANSWERS
 
 COLUMNS = "ward=A|B; beds=1..4; fee=0.0..90.0/3; night; seen=2024-01-01..2024-12-31/12"
-pytestmark = pytest.mark.usefixtures("quick_fit")
 NAMES = ("ward", "beds", "fee", "night", "seen")
 SEEDED = {"insecure_noise_seed": 1}
 

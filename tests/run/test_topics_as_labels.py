@@ -144,7 +144,6 @@ def test_a_language_model_is_told_the_names_of_topics(tmp_path: Path, use_chat: 
     assert "public words by which" not in asked
 
 
-@pytest.mark.usefixtures("quick_fit")
 def test_typed_columns_go_with_topics(tmp_path: Path) -> None:
     lines = texts(800)
     table(tmp_path, lines)

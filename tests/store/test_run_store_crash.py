@@ -63,8 +63,7 @@ class _Failing:
 
 @pytest.mark.parametrize("word", ["BEGIN", "SELECT", "INSERT", "COMMIT"])
 @pytest.mark.parametrize(
-    ("error", "seen"),
-    [(sqlite3.OperationalError("disk full"), StorageError), (KeyboardInterrupt(), KeyboardInterrupt)],
+    ("error", "seen"), [(sqlite3.OperationalError("disk full"), StorageError), (KeyboardInterrupt(), KeyboardInterrupt)]
 )
 def test_a_fault_before_any_statement_keeps_nothing_and_the_store_goes_on(
     tmp_path: Path, word: str, error: BaseException, seen: type[BaseException]

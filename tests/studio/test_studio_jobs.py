@@ -66,7 +66,10 @@ def ended(studio: Studio) -> str:
     return studio.read("/jobs")
 
 
-def test_texts_and_a_report_are_made_from_the_page_of_a_run(studio: Studio, released: Path) -> None:
+def test_texts_and_a_report_are_made_from_the_page_of_a_run(
+    studio: Studio, released: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNDERSTUDY_CACHE", str(released / "no models"))  # the report's map would take longest
     answer = send(studio, "generate", records="7", where="")
     assert (answer.status_code, answer.headers["location"]) == (303, "/jobs")
     page = ended(studio)

@@ -32,13 +32,7 @@ def mechanism(plan: Plan) -> DPSGD:
     return found
 
 
-@pytest.mark.parametrize(
-    ("given", "rate", "steps"),
-    [
-        ({"steps": 20}, 0.0256, 20),
-        ({"sampling_rate": 0.05}, 0.05, 10),
-    ],
-)
+@pytest.mark.parametrize(("given", "rate", "steps"), [({"steps": 20}, 0.0256, 20), ({"sampling_rate": 0.05}, 0.05, 10)])
 def test_noise_follows_from_rate_and_steps(given: dict[str, Any], rate: float, steps: int) -> None:
     plan = planned(**given)
     found = mechanism(plan)
@@ -87,13 +81,7 @@ def test_a_batch_too_small_for_its_noise_is_warned_of() -> None:
 def test_noise_that_outweighs_the_largest_signal_is_warned_of() -> None:
     def facts(numbers: int) -> tuple[float, str]:
         found = work(
-            DPSGD(1.0, 0.01, 100, 1.0),
-            100,
-            numbers=numbers,
-            model_bytes=0,
-            cost=Cost(0.1, 1000),
-            workers=2,
-            rows=8,
+            DPSGD(1.0, 0.01, 100, 1.0), 100, numbers=numbers, model_bytes=0, cost=Cost(0.1, 1000), workers=2, rows=8
         )
         return float(found["noise_to_signal"]), found.verdict.sentence().split(":")[0]  # type: ignore[arg-type]
 

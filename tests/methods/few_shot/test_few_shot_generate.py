@@ -50,11 +50,7 @@ def generate(
 ) -> list[SyntheticRecord]:
     template = TEMPLATE.model_copy(
         update={
-            "prediction": TEMPLATE.prediction.model_copy(
-                update={
-                    "examples": (PredictionExample(text="a public one"),),
-                }
-            )
+            "prediction": TEMPLATE.prediction.model_copy(update={"examples": (PredictionExample(text="a public one"),)})
         }
     )
     writer = Writer(chat, template, writing or WritingParameters(), labels=NAMES, seed=seed, rows=rows)

@@ -366,7 +366,7 @@ def test_as_many_as_are_asked_for_batches_in_turn() -> None:
     records = list(generate(made, [5, 0, 8]))
     assert [record.label for record in records] == [0] * 5 + [2] * 8
     assert [(record.provenance["number"], record.provenance["batch"]) for record in records[:5]] == [
-        *((0, 0), (0, 1), (1, 0), (1, 1), (2, 0)),
+        *((0, 0), (0, 1), (1, 0), (1, 1), (2, 0))
     ]
     assert records[0].provenance == {"batch": 0, "number": 0, "tokens": 4, "private_tokens": 4, "ended": True}
     assert not records[-1].provenance["ended"]

@@ -141,11 +141,7 @@ def test_nothing_planted_leaves_a_run(
 
 
 def test_nothing_planted_is_in_the_error_of_a_draw_that_fails(
-    tmp_path: Path,
-    llama: Path,
-    understudy: Command,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path, llama: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     plant(tmp_path)

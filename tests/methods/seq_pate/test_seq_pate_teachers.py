@@ -76,13 +76,7 @@ def loaded(folder: Path, dtype: str = "float32") -> CausalModel:
 
 
 def faculty_of(
-    causal: CausalModel,
-    *,
-    layers: int | None = 1,
-    steps: int = 3,
-    batch: int = 1,
-    size: int = SIZE,
-    rate: float = 0.1,
+    causal: CausalModel, *, layers: int | None = 1, steps: int = 3, batch: int = 1, size: int = SIZE, rate: float = 0.1
 ) -> Faculty:
     lora = LoRA(causal, rank=4, targets=["all"], layers=layers)
     tuned = TunedModel(lora, Instructions(PROMPTS), tokens=TOKENS)

@@ -117,7 +117,7 @@ def test_examples_without_phrases_get_those_that_they_hold(tmp_path: Path) -> No
     shown = load_template("news", file=path).examples
     examples = with_phrases(shown, ["fever", "chest pain", "pain"], count=2)
     assert [(example.text, example.phrases) for example in examples] == [
-        *(("Chest pain, no fever.", ("fever", "chest pain")), ("A b.", ("zeta",))),
+        *(("Chest pain, no fever.", ("fever", "chest pain")), ("A b.", ("zeta",)))
     ]
     with pytest.raises(ConfigError, match="No example in the prompt file contains a phrase of the Release"):
         with_phrases(shown[1:2], ["fever"], count=3)

@@ -96,6 +96,7 @@ def _sizes(pairs: int) -> list[int]:
     return [_FIRST * _TIMES**step for step in range(32) if _FIRST * _TIMES**step <= pairs]
 
 
+@lru_cache(maxsize=16)
 def least_copied(pairs: int) -> int:
     """Return how many used records the texts must copy for the test to notice with probability POWER: the pairs of the
     copied ones differ most, and those of the others are fair coins.

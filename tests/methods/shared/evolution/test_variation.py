@@ -98,12 +98,7 @@ def test_the_words_asked_for_follow_the_parent_within_the_range() -> None:
 
 def test_examples_are_earlier_turns_blanked_like_the_text_or_said_again() -> None:
     shown = [{"text": "Old text here.", "again": "Here is it again.", "keyword": "age", "label": "shops"}]
-    template = template_of(
-        random="{label}/{keyword}",
-        fill="{text}",
-        rephrase="{text}",
-        examples=shown,
-    )
+    template = template_of(random="{label}/{keyword}", fill="{text}", rephrase="{text}", examples=shown)
     chat = ScriptedChat()
     api = make_api(chat, template=template, blank_probability=1)
     api.random([1, 0], stage=0)
@@ -117,10 +112,7 @@ def test_examples_are_earlier_turns_blanked_like_the_text_or_said_again() -> Non
 
 def test_without_labels_no_prompt_names_one() -> None:
     chat = ScriptedChat()
-    template = template_of(
-        random="A text[ ({label})].",
-        examples=[{"text": "T", "label": "L"}],
-    )
+    template = template_of(random="A text[ ({label})].", examples=[{"text": "T", "label": "L"}])
     make_api(chat, labels=(), template=template).random([2], stage=0)
     for request in chat.asked:
         assert [message.content for message in request.messages if message.role == "user"] == ["A text."] * 2
@@ -207,13 +199,7 @@ def test_a_model_that_fails_throughout_is_an_error_and_not_an_empty_population()
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("population", 0),
-        ("population", "10,5"),
-        ("population", 2.5),
-        ("blank_probability", -1),
-        ("min_words", 200),
-    ],
+    [("population", 0), ("population", "10,5"), ("population", 2.5), ("blank_probability", -1), ("min_words", 200)],
 )
 def test_what_cannot_be_is_one_error_of_its_name(name: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=name):

@@ -10,13 +10,7 @@ from scipy.stats import norm
 
 from understudy.base.errors import ConfigError
 from understudy.methods.additions.guide import addition as guide_addition
-from understudy.methods.additions.guide.plan import (
-    GUIDE,
-    VECTOR_WEIGHT,
-    embedding_rate,
-    plan_with_guide,
-    why_no_guide,
-)
+from understudy.methods.additions.guide.plan import GUIDE, VECTOR_WEIGHT, embedding_rate, plan_with_guide, why_no_guide
 from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.facts import PublicFacts
 from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent

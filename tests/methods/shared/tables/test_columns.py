@@ -32,7 +32,7 @@ def test_the_short_form_tells_kinds_by_how_ends_are_written() -> None:
         **{"opened": "date", "at": "datetime", "code": "category"},
     }
     assert {name: column.size for name, column in COLUMNS.items()} == {
-        **{"priority": 3, "stars": 6, "paid": 21, "urgent": 3, "opened": 13, "at": 25, "code": 3},
+        **{"priority": 3, "stars": 6, "paid": 21, "urgent": 3, "opened": 13, "at": 25, "code": 3}
     }
     assert COLUMNS["paid"].decimals == 1
     assert COLUMNS["code"].values == (7, 8)
@@ -330,10 +330,7 @@ def test_a_year_of_two_digits_without_a_reading_in_the_range_makes_a_bad_row() -
 
 @pytest.mark.parametrize(
     ("first", "last", "told"),
-    [
-        ("1905-01-01", "2005-01-01", "more than a hundred years"),
-        ("01.01.40", "31.12.05", "does not have two ends"),
-    ],
+    [("1905-01-01", "2005-01-01", "more than a hundred years"), ("01.01.40", "31.12.05", "does not have two ends")],
 )
 def test_years_of_two_digits_that_no_range_tells_apart_are_refused(first: str, last: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
