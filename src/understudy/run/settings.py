@@ -22,6 +22,7 @@ from understudy.methods.additions.columns.variables import RowsParameters, Table
 from understudy.methods.additions.guide.plan import ChoosingParameters, GuideParameters
 from understudy.methods.additions.registry import ADDITIONS
 from understudy.methods.additions.topics.labelling import LabellingParameters
+from understudy.methods.base import Method
 from understudy.methods.registry import make_method, method_class
 from understudy.models.presets import require_extra_body
 from understudy.privacy.exact import typed
@@ -461,6 +462,15 @@ class RunConfig(
     method_parameters: dict[str, Any] = Field(default_factory=dict)
 
     @property
+    def chosen_method(self) -> Method:
+        """Return the method with its parameters."""
+        return make_method(self.method, self.method_parameters)
+
+    def with_parameters(self, changes: Mapping[str, Any]) -> RunConfig:
+        """Return the configuration with other parameters of the method."""
+        return self.model_copy(update={"method_parameters": {**self.method_parameters, **changes}})
+
+    @property
     def label_set(self) -> LabelSet:
         """Return the declared labels. If the run will find topics, return one placeholder per topic, longer than a
         name."""
@@ -484,7 +494,7 @@ class RunConfig(
     @property
     def lasting(self) -> dict[str, Any]:
         """Return the settings that a resumed run must share with the first, however they were given."""
-        method = make_method(self.method, self.method_parameters)
+        method = self.chosen_method
         unused = {name for name, field in type(self).model_fields.items() if _OPERATIONAL in field.metadata}
         unused.add("method_parameters")
         if method.needs.generation_llm == "never":
