@@ -71,7 +71,16 @@ ExactNumber = Annotated[
 """A number of a budget as text, exactly as it was typed."""
 
 
-class TableParameters(Parameters):
+class OwnerParameters(Parameters):
+    """The owners of the records."""
+
+    owner: str | None = None
+    """Column of the owners: protects all records of an owner together."""
+    max_records_per_owner: int = Field(5, ge=1, le=10_000)
+    """Contribution bound: records of one owner that are used."""
+
+
+class TableParameters(OwnerParameters):
     """The columns of the private table, and how its rows are read."""
 
     text: TextColumns = None
@@ -96,10 +105,6 @@ class TableParameters(Parameters):
     formats: Ablation[Operational[str | dict[str, Any] | None]] = None
     """How typed columns are written in CSV and JSON lines: ``de`` (31.12.2024, 1.234,56, ja/nein), ``fr``, ``en-GB``,
     ``en-US``, or ``{date: "%d.%m.%Y", number: "1.234,56", boolean: "ja|nein", missing: ["k. A."]}``."""
-    owner: str | None = None
-    """Column of the owners: protects all records of an owner together."""
-    max_records_per_owner: int = Field(5, ge=1, le=10_000)
-    """Contribution bound: records of one owner that are used."""
     format: Literal["csv", "tsv", "jsonl", "parquet"] | None = None
     """File format, if the file's name does not say."""
     delimiter: str | None = None
@@ -200,7 +205,7 @@ class DataParameters(TableParameters):
         return value
 
 
-class ProtectionParameters(Parameters):
+class ProtectionParameters(OwnerParameters):
     """What is protected, and how strongly."""
 
     epsilon: ExactNumber = None
@@ -212,10 +217,6 @@ class ProtectionParameters(Parameters):
     """Secret protection instead of (epsilon, delta): the probability of guessing a secret before the release (p)."""
     secret_posterior: ExactNumber = None
     """The highest probability of guessing it after the release (r)."""
-    owner: str | None = None
-    """Column of the owners: protects all records of an owner together."""
-    max_records_per_owner: int = Field(5, ge=1, le=10_000)
-    """Contribution bound: records of one owner that are used."""
     secrets: CommaSeparated = ()
     """Columns that list a record's secrets, if secrets are protected."""
     secrets_file: str | None = None
