@@ -42,7 +42,7 @@ from understudy.run.check import Checked
 from understudy.run.check import check as read_and_check
 from understudy.run.forecast import Forecast, forecast
 from understudy.run.generating import Result
-from understudy.run.outputs import OutputFolder
+from understudy.run.outputs import OutputFolder, read_statement
 from understudy.run.progress import shown
 from understudy.run.session import Listener
 from understudy.run.settings import (
@@ -356,7 +356,6 @@ def report(
     """
     from understudy.models.catalog import load_embedder
     from understudy.release.signature import Signer
-    from understudy.report.contents import read_statement
     from understudy.report.reports import write_reports
 
     signer = None if sign is None else Signer.load(sign)

@@ -148,6 +148,8 @@ class EvaluateOptions(TypedDict, total=False):
     embedder: str
     trust_endpoint: bool
     seed: int
+    owner: str | PathLike[str] | None
+    max_records_per_owner: int
     text: str | Sequence[str] | None
     roles: str | Sequence[str]
     acts: str | Sequence[str]
@@ -158,8 +160,6 @@ class EvaluateOptions(TypedDict, total=False):
     labels_from_data: bool
     columns: str | Mapping[str, Any] | None
     formats: str | Mapping[str, Any] | None
-    owner: str | PathLike[str] | None
-    max_records_per_owner: int
     format: Literal["csv", "tsv", "jsonl", "parquet"] | None
     delimiter: str | PathLike[str] | None
     quotes: Literal["multiline", "line", "none"] | None

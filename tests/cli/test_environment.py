@@ -17,6 +17,7 @@ from click.shell_completion import BashComplete
 from clinic import FakeChat, flags, settings
 from run_fixtures import Said
 
+from understudy.base import yaml_text
 from understudy.cli import VERBS, cli, output
 from understudy.cli.environment import TypedOption, must_be_typed, variable
 from understudy.cli.options import ParametersCommand, options_of
@@ -243,3 +244,14 @@ def test_a_name_with_spaces_is_one_source(
     given(data=str(tmp_path / "two words.csv"), dataset="words")
     said = understudy("run", *flags(values))
     assert said.code == 0, said.err
+
+
+@pytest.mark.parametrize("verb", ["plan", "run", "generate", "evaluate"])
+def test_a_configuration_is_read_once(
+    verb: str, tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run.yaml").write_text("data: none.csv\noutput: nowhere\nepsilon: 3\nlabel: [wrong]\n")
+    read: list[str] = []
+    monkeypatch.setattr(yaml_text, "load_yaml", lambda text, load=yaml_text.load_yaml: read.append(text) or load(text))
+    assert understudy(verb, "--config", str(tmp_path / "run.yaml")).code != 0
+    assert len(read) == 1

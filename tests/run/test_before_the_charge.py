@@ -68,6 +68,22 @@ def test_a_command_that_is_refused_leaves_no_folder_behind_and_keeps_what_is_in_
     assert runs_charged(values["ledger"]) == 1
 
 
+@pytest.mark.parametrize("changes", [{"data": "missing.csv"}, {"label": "ward"}])
+@pytest.mark.parametrize("verb", [us.run, us.release])
+def test_a_table_is_looked_for_before_a_model_is_loaded(
+    verb: Callable[..., object], changes: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(*_args: object) -> None:
+        raise AssertionError("a model is loaded")
+
+    monkeypatch.setattr(running, "prepare_writing", load)
+    monkeypatch.setattr(running, "make_release", load)
+    options = {**settings(tmp_path), **changes}
+    with pytest.raises((ConfigError, CorpusError), match=r"missing\.csv|'ward'"):
+        verb(options.pop("data"), us.Budget(options.pop("epsilon"), options.pop("delta")), **options)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_folder_in_the_place_of_a_result_is_told_before_the_charge(tmp_path: Path) -> None:
     results = ("release/dp-kps.release", "release/statement.md", "release/synthetic.csv", "private/evaluation.json")
     for name in results:

@@ -66,7 +66,7 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import SYSTEM
 from understudy.release import Release
-from understudy.run.defaults import fitted
+from understudy.run.defaults import fitted, settings_begun
 from understudy.run.job import Job
 from understudy.run.outputs import OutputFolder
 from understudy.run.pipeline import run
@@ -114,7 +114,8 @@ def audit_run(
     place = config.output
     if place is None:
         raise ConfigError("An audit needs a folder for its results.", "Name one with --output FOLDER.")
-    config, _ = fitted(config)  # also that of a run in the same folder, since the audit's own run finds none
+    # a run in the same folder counts too: the audit's own run finds none
+    config, _ = fitted(config, settings_begun(config))
     job = job_of(config)
     plan = job.plan()
     epsilon, delta = promise(plan)

@@ -10,13 +10,13 @@ from typing import Any
 import click
 
 from understudy.base.errors import ConfigError
-from understudy.cli.options import METHOD, TABLE, WRITING, value_of
+from understudy.cli.options import METHOD, TABLE, WRITING, read_file, value_of
 from understudy.cli.output import answer, say
 from understudy.methods.registry import method_class, method_names
 from understudy.run.defaults import settings_begun
 from understudy.run.generating import Result
 from understudy.run.parts import Table, no_data
-from understudy.run.settings import DEFAULT_METHOD, RUN_GROUPS, Groups, RunConfig, configured_method, read_config
+from understudy.run.settings import DEFAULT_METHOD, RUN_GROUPS, Groups, RunConfig, configured_method
 
 BUDGET = ("epsilon", "delta", "dataset")
 ADVISED = ("labels_from_data", "delimiter", "encoding", "max_bad_rows", "ledger", "expected_records", "fresh")
@@ -35,8 +35,7 @@ method_option = click.option(
 
 def method_of_words(args: Sequence[str]) -> type[Any]:
     """Return the method's name: from ``--method``, else from the configuration file, else the default."""
-    config = value_of("--config", args)
-    return method_class(value_of("--method", args) or configured_method(read_config(config) if config else {}))
+    return method_class(value_of("--method", args) or configured_method(read_file(value_of("--config", args))))
 
 
 def run_groups(args: Sequence[str]) -> Groups:

@@ -75,10 +75,16 @@ def given(
 
 
 def read_file(config: str | None) -> dict[str, Any]:
-    """Return the configuration file's values, for any verb; empty without a file."""
+    """Return the configuration file's values, for any verb; empty without a file. A command reads its file once."""
     from understudy.run.settings import read_config
 
-    return read_config(config) if config else {}
+    if not config:
+        return {}
+    context = click.get_current_context(silent=True)
+    known = {} if context is None else context.meta.setdefault(CONFIG, {})
+    if config not in known:
+        known[config] = read_config(config)
+    return dict(known[config])
 
 
 def known_names(values: Mapping[str, Any]) -> set[str]:

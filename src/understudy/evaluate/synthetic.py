@@ -78,12 +78,13 @@ def readable(table: Path, too_large: str = "cannot be read.", instead: str = _MA
         raise ConfigError(f"The synthetic table {table.name} cannot be read.", _MAKE) from None
 
 
-def read_rows(path: Path, *, at_once: int = _AT_ONCE, typed: Sequence[str] = ()) -> Iterator[Row]:
+def read_rows(path: Path, *, at_once: int = _AT_ONCE, typed: Sequence[str] | None = ()) -> Iterator[Row]:
     """Yield the rows of a table in Parquet, CSV or JSON lines, with their details from the file next to it.
 
     Args:
         at_once: rows of Parquet that are decoded together.
-        typed: columns of Parquet that are read besides text, label and provenance.
+        typed: columns of Parquet that are read besides text, label and provenance. None: all columns of the table, and
+            those computed from dialogues.
 
     Raises:
         TooLarge: beyond :data:`MOST_ROWS` or :data:`MOST_BYTES`.
@@ -91,9 +92,11 @@ def read_rows(path: Path, *, at_once: int = _AT_ONCE, typed: Sequence[str] = ())
     """
     schema, beside = schema_of_table(path.parent) or _NO_SCHEMA, provenance_beside(path)
     text, label = TRANSCRIPT if schema.form else text_name(schema), label_name(schema)
+    told = [column.name for column in schema.told]
+    if typed is None:
+        typed = list(dict.fromkeys((*_other_columns(path, schema), *told)))
     read = partial(_read_file, names=(text, label, PROVENANCE), at_once=at_once)
     rows = read(path, typed=(*typed, *schema.form.fields), layout=schema.layout)
-    told = [column.name for column in schema.told]
     own = read(beside, typed=(*told, TEXT_SHA256), layout=schema.layout) if beside.exists() else iter(())
     known_of = _Beside(own)
     for row in rows:
@@ -268,7 +271,7 @@ def read_synthetic(release: Path, columns: Sequence[Column] = ()) -> tuple[Synth
 
 
 def table_of(rows: Sequence[Row], schema: PublicSchema) -> SyntheticTable:
-    """Return rows, read with their :func:`other_columns`, as a table."""
+    """Return rows, read with all their columns, as a table."""
     names = [name for name in (rows[0].cells if rows else ()) if name not in schema.form.fields]
     cells = {name: [row.cells.get(name) for row in rows] for name in names}
     texts, labels, origins = zip(*(row[:3] for row in rows), strict=True) if rows else ((), (), ())
@@ -281,7 +284,7 @@ def first_rows(release: Path, count: int = 5) -> list[list[str]]:
     if path is None:
         return []
     with readable(path):
-        rows = list(islice(read_rows(path, typed=other_columns(path, schema)), count))
+        rows = list(islice(read_rows(path, typed=None), count))
         cut = [[writable(cell[:_MOST_SHOWN]) for cell in row] for row in table_of(rows, schema).shown]
     return cut if rows else []
 
@@ -306,7 +309,7 @@ def table_sha256(table: Path) -> str:
     """Return the SHA-256, in hex, of a synthetic table's texts, labels and other cells in order, in any file format."""
     digest = hashlib.sha256()
     schema = schema_of_table(table.parent) or _NO_SCHEMA
-    for row in read_rows(table, typed=other_columns(table, schema)):
+    for row in read_rows(table, typed=_other_columns(table, schema)):
         cells: list[object] = [row.text, _in_words(row.label)]
         others = {name: cell for name, cell in sorted(row.cells.items()) if not _are_turns(cell)}
         if own := {name: _as_csv(cell) for name, cell in others.items() if _in_words(cell) is not None}:
@@ -315,7 +318,7 @@ def table_sha256(table: Path) -> str:
     return digest.hexdigest()
 
 
-def other_columns(table: Path, schema: PublicSchema) -> list[str]:
+def _other_columns(table: Path, schema: PublicSchema) -> list[str]:
     """Return the columns of a table without its text, its label, understudy's additions, and dialogues."""
     _require_end(table)
     if table.suffix == ".parquet":

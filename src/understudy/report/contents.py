@@ -22,8 +22,8 @@ from understudy.evaluate.synthetic import SyntheticText, first_rows, read_evalua
 from understudy.methods.registry import load_release
 from understudy.models.types import Embedder
 from understudy.release import PublicSchema, Release
-from understudy.release.statement import Statement, load_statement
-from understudy.run.outputs import schema_of_table
+from understudy.release.statement import Statement
+from understudy.run.outputs import read_statement, schema_of_table
 from understudy.schema.columns import Column
 from understudy.schema.transcript import TextForm
 
@@ -95,17 +95,6 @@ def internal(public: Contents, release: Path, private: Path) -> Contents | None:
         overview=evaluation.overview or public.overview,
         settings=evaluation.settings,
     )
-
-
-def read_statement(release: Path) -> Statement:
-    """Return the statement in a shareable folder. Raises ConfigError if there is no readable one."""
-    path = release / "statement.json"
-    if not path.is_file():
-        raise ConfigError(
-            f"{release.parent.name or release} is not the folder of a run: it has no release/{path.name}.",
-            "Name the folder that was the --output of `understudy run`, `release` or `generate`.",
-        )
-    return load_statement(path)
 
 
 def _summary(

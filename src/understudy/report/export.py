@@ -17,19 +17,10 @@ from understudy.base.errors import ConfigError, StorageError
 from understudy.base.files import atomic_file, shared_folder, write_file
 from understudy.corpus.write import write_table
 from understudy.evaluate.metrics.results import HEADS, ReleasedMetrics, cells_of
-from understudy.evaluate.synthetic import (
-    Row,
-    other_columns,
-    provenance_of,
-    read_released,
-    read_rows,
-    readable,
-    table_of,
-)
+from understudy.evaluate.synthetic import Row, provenance_of, read_released, read_rows, readable, table_of
 from understudy.release import PublicSchema
 from understudy.release.statement import NOT_PRIVATE, Statement
-from understudy.report.contents import read_statement
-from understudy.run.outputs import OutputFolder, find_table, schema_of_table
+from understudy.run.outputs import OutputFolder, find_table, read_statement, schema_of_table
 from understudy.run.table import PROVENANCE, TRANSCRIPT, Like, SyntheticTable, label_name, text_name
 from understudy.schema.labels import canonical
 from understudy.schema.transcript import ACT, CONTENT, ROLE, TOOL, TOOL_CALL_ID, TOOL_CALLS
@@ -115,8 +106,7 @@ def _read(folder: OutputFolder) -> _Run:
         )
     schema = schema_of_table(folder.shareable) or PublicSchema()
     with readable(table, "is too large to export.", "Copy the file itself."):
-        told = (column.name for column in schema.told)
-        rows = list(read_rows(table, typed=list(dict.fromkeys((*other_columns(table, schema), *told)))))
+        rows = list(read_rows(table, typed=None))
         asked_for = str(provenance_of(rows[0]).get("document_type", "")) if rows else ""
     return _Run(statement, schema, rows, folder.shareable, asked_for)
 

@@ -15,11 +15,11 @@ from understudy.models.types import Embedder
 from understudy.models.vectors import FOLDER, remembering
 from understudy.release.signature import Manifest, Signer
 from understudy.release.statement import Statement
-from understudy.report.contents import Contents, internal, read_statement, shareable
+from understudy.report.contents import Contents, internal, shareable
 from understudy.report.page import page_of, render, write_page
 from understudy.report.topics import write_topics
 from understudy.report.views import view
-from understudy.run.outputs import OutputFolder
+from understudy.run.outputs import OutputFolder, read_statement
 from understudy.run.signing import manifest_of, signed_earlier, signed_rows
 from understudy.run.topics import FoundTopics
 

@@ -21,7 +21,7 @@ from understudy.methods.additions.guide.plan import (
 from understudy.methods.additions.topics.plan import A_COUNT, LABELS_SHARE, SPARE, topics_that_pay
 from understudy.methods.additions.topics.plan import NAME as TOPICS
 from understudy.methods.base import Method
-from understudy.methods.registry import load_release, make_method
+from understudy.methods.registry import load_release
 from understudy.methods.shared.vocabulary import FOREIGN_SHARE, TermListParameters, VocabularyParameters
 from understudy.models.catalog import embedder_here
 from understudy.models.machine import missing_packages
@@ -32,6 +32,9 @@ from understudy.run.parts import Table, writes_around_phrases
 from understudy.run.settings import RunConfig
 from understudy.schema.transcript import TextForm
 from understudy.text.vocabulary.terms import BUILT_IN
+
+Begun = dict[str, Any]
+"""The settings that the run in the output folder began with, which a resumed run keeps; empty if there is none."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class TopicsDecision:
     line: str = ""
 
     @classmethod
-    def of(cls, config: RunConfig) -> TopicsDecision:
+    def of(cls, config: RunConfig, begun: Begun) -> TopicsDecision:
         """Return the decision: the user's number, else that of the run in the output folder, else as many topics as the
         declared number of records supports.
 
@@ -54,7 +57,7 @@ class TopicsDecision:
         are not those of a Release of topics.
         """
         own = config.method == TOPICS
-        asked = make_method(config.method, config.method_parameters).dump()["topics"] if own else config.topics
+        asked = config.chosen_method.dump()["topics"] if own else config.topics
         if asked is None:
             return cls(None)
         if not own and (config.label is not None or config.labels is not None or config.labels_from_data):
@@ -68,7 +71,7 @@ class TopicsDecision:
             if not own and asked == 1:
                 raise ConfigError("At least two topics are needed.", "Give --topics 2 or more, or leave it out.")
             return cls(asked)
-        if begun := settings_begun(config):
+        if begun:
             count = begun.get("topics")
             return cls(count, f"Using {count or 'no'} topics, because this folder's run began that way.")
         budget, expected = config.budget, config.expected_records
@@ -88,20 +91,19 @@ class TopicsDecision:
         """Return the configuration with this number of topics."""
         if config.method != TOPICS:
             return config.model_copy(update={"topics": self.count})
-        own = {} if self.count is None else {"topics": self.count}
-        return config.model_copy(update={"method_parameters": {**config.method_parameters, **own}})
+        return config if self.count is None else config.with_parameters({"topics": self.count})
 
 
 _LARGEST_DELTA = 5
 """The largest delta that a run chooses by itself, as minus its decimal logarithm."""
 
 
-def with_delta(config: RunConfig) -> tuple[RunConfig, str]:
+def with_delta(config: RunConfig, begun: Begun) -> tuple[RunConfig, str]:
     """Return the configuration, with a delta for the declared size if none is given, and a line about it. A run that
     began keeps its delta."""
     if config.epsilon is None or config.delta is not None:
         return config, ""
-    delta, expected = settings_begun(config).get("delta"), config.expected_records
+    delta, expected = begun.get("delta"), config.expected_records
     if delta is None and expected is not None:
         delta = f"1e-{max(len(str(10 * expected - 1)), _LARGEST_DELTA)}"
     line = f"Using delta {delta}, which suits the declared size of the table (--delta sets another)."
@@ -111,23 +113,21 @@ def with_delta(config: RunConfig) -> tuple[RunConfig, str]:
 _BESIDE = (LABELS_SHARE, SPARE)
 
 
-def fitted(config: RunConfig) -> tuple[RunConfig, str]:
+def fitted(config: RunConfig, begun: Begun) -> tuple[RunConfig, str]:
     """Return the configuration, with the method's parameters for the declared size if not given, and a line about them.
 
     A run that began keeps its parameters. The size is rounded, so that a Release reveals little of it, in case it was
     counted. If labels are read from the data, their number is private, and no parameter is derived from it.
     """
-    method = make_method(config.method, config.method_parameters)
+    method = config.chosen_method
     records = int(float(f"{config.expected_records or TYPICAL_RECORDS:.2g}"))
     known = not (config.labels_from_data and method.labels_in_parallel)
     found = method.fitted(records, config.label_set.size) if known else {}
-    begun = settings_begun(config)
     if config.expected_records is None:
         found = {name: begun.get(name) for name in found}
     taken = {name: value if begun.get(name) is None else begun[name] for name, value in found.items()}
     told = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in taken.items() if value is not None)
-    parameters = {**config.method_parameters, **taken}
-    return config.model_copy(update={"method_parameters": parameters}), told and f"From the declared size: {told}."
+    return config.with_parameters(taken), told and f"From the declared size: {told}."
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,7 @@ class LanguageDecision:
     def of(cls, config: RunConfig, table: Table) -> LanguageDecision:
         """Return the decision: the language that the user states, or English if the table's names are evidence of
         it."""
-        said, language = config.method_parameters, language_of(config, table)
-        method = make_method(config.method, said)
+        method, language = config.chosen_method, language_of(config, table)
         terms = method if isinstance(method, TermListParameters) else None
         known = terms is not None and (terms.vocabulary != BUILT_IN or _counts_known(method))
         if language is None:
@@ -171,8 +170,7 @@ class LanguageDecision:
                 taken["discover_terms"] = FOREIGN_SHARE
             else:
                 problem = _ENGLISH_LIST, _PROPOSED
-        parameters = {**said, **taken}
-        return cls(language, config.model_copy(update={"method_parameters": parameters}), problem)
+        return cls(language, config.with_parameters(taken), problem)
 
     @property
     def line(self) -> str:
@@ -192,13 +190,12 @@ class LanguageDecision:
             return (" ".join(self.problem),)
         if self.language in (None, "en"):
             return ()
-        method = make_method(self.config.method, self.config.method_parameters)
-        return (_ENGLISH_MODELS,) if _reads_english(self.config, method) else ()
+        return (_ENGLISH_MODELS,) if _reads_english(self.config, self.config.chosen_method) else ()
 
 
 def language_of(config: RunConfig, table: Table) -> str | None:
     """Return the stated language, or English if names are evidence of it; None if it is unknown."""
-    method = make_method(config.method, config.method_parameters)
+    method = config.chosen_method
     if config.language is None and isinstance(method, TermListParameters) and method.not_english:
         return method.tongue
     if config.language is None and (config.method_parameters.get("vocabulary") == BUILT_IN or table.is_in_english):
@@ -267,14 +264,14 @@ class GuideDecision:
     why: str = ""
 
     @classmethod
-    def of(cls, config: RunConfig, table: Table) -> GuideDecision:
+    def of(cls, config: RunConfig, table: Table, begun: Begun) -> GuideDecision:
         """Return the decision: the user's, else that of the run in the output folder, else yes if a guide is worth its
         cost."""
         if config.guide is not None:
             return cls(config.guide)
-        if "guide" in (begun := settings_begun(config)):
+        if "guide" in begun:
             return cls(bool(begun["guide"]))
-        method = make_method(config.method, config.method_parameters)
+        method = config.chosen_method
         if not method.guided or config.epsilon is None or config.delta is None:
             return cls(False)
         budget, labels = config.budget, config.label_set.size
@@ -301,7 +298,7 @@ class GuideDecision:
         return cls(True, why)
 
 
-def settings_begun(config: RunConfig) -> dict[str, Any]:
+def settings_begun(config: RunConfig) -> Begun:
     """Return the settings that the run in the output folder began with; empty if there is none, or it starts over."""
     if config.output is None or config.fresh:
         return {}
@@ -309,7 +306,7 @@ def settings_begun(config: RunConfig) -> dict[str, Any]:
 
 
 def settled(
-    config: RunConfig, method: Method, *, labels: int, shares: bool, form: TextForm
+    config: RunConfig, begun: Begun, *, labels: int, shares: bool, form: TextForm
 ) -> tuple[RunConfig, tuple[str, ...]]:
     """Decide how many texts to write, and to use no language model if none can be loaded, where the options leave this
     open.
@@ -321,9 +318,8 @@ def settled(
     """
     changes: dict[str, Any] = {}
     lines = []
-    needs = method.needs
+    method = config.chosen_method
     optional = writes_around_phrases(method, form, config.record_columns)
-    begun = settings_begun(config)
     if optional and "llm" not in config.model_fields_set and begun.get("llm") in ("builtin", "none"):
         changes["llm"] = begun["llm"]
     elif optional and "llm" not in config.model_fields_set and (missing_packages() or not _in_english(method)):
@@ -337,7 +333,7 @@ def settled(
     said = config.records is not None or config.records_per_label is not None
     if not said and (begun.get("records") or begun.get("records_per_label")):
         changes |= {name: begun.get(name) for name in ("records", "records_per_label")}
-    elif not (said or needs.holds_texts):
+    elif not (said or method.needs.holds_texts):
         number = str(_TEXTS_IN_ALL)
         if shares or config.like_private:  # labels get the shares of the released distribution
             changes["records"] = _TEXTS_IN_ALL

@@ -16,12 +16,10 @@ from understudy.methods.additions.registry import additions_of
 from understudy.methods.additions.topics.labelling import COLUMN
 from understudy.methods.additions.topics.plan import line_on_sample
 from understudy.methods.facts import PublicFacts
-from understudy.methods.registry import make_method
 from understudy.methods.usual import judged
 from understudy.privacy.plan import Plan
 from understudy.release.statement import require_readable_charges
-from understudy.run import settings
-from understudy.run.defaults import GuideDecision, LanguageDecision, TopicsDecision, fitted, settled, with_delta
+from understudy.run import defaults, settings
 from understudy.run.parts import Chat, PrivateModel, Promise, PublicEmbedder, Table, Texts, Wanted, no_label_counts
 from understudy.run.session import Lasting
 from understudy.run.settings import RunConfig
@@ -35,6 +33,7 @@ class FreeJob:
 
     Args:
         config: from flags, YAML or Python; no later step reads it.
+        begun: the settings that the run in the output folder began with, if the caller has read them.
         form: the parts that a text consists of (fields, turns of a dialogue), if any.
         additions: the names of the Release's additions.
         labels: the number of the Release's labels; None: as the configuration declares.
@@ -45,6 +44,7 @@ class FreeJob:
     def __init__(
         self,
         config: RunConfig,
+        begun: defaults.Begun | None = None,
         *,
         form: TextForm = PLAIN,
         additions: Collection[str] = (),
@@ -54,12 +54,13 @@ class FreeJob:
         generates: bool = True,
     ) -> None:
         config = config.model_copy(update={"guide": bool(config.guide)})
+        begun = defaults.settings_begun(config) if begun is None else begun
         labels = config.label_set.size if labels is None else labels
-        self.method = make_method(config.method, config.method_parameters)
+        self.method = config.chosen_method
         self.decided: tuple[str, ...] = ()
         if generates:
             shares = not {"columns", "topics"}.isdisjoint(additions)  # the Release knows its labels
-            config, self.decided = settled(config, self.method, labels=labels, shares=shares, form=form)
+            config, self.decided = defaults.settled(config, begun, labels=labels, shares=shares, form=form)
         self.wanted = config.part(Wanted)
         labelled = (config.label is not None or labels > 1) and not additions
         if generates and self.wanted.like_private and labelled and not self.method.counts_labels:
@@ -99,21 +100,23 @@ class Job(FreeJob):
     """
 
     def __init__(self, config: RunConfig, *, charges: bool = False, generates: bool | None = None) -> None:
-        config, on_delta = with_delta(config)
+        begun = defaults.settings_begun(config)
+        config, on_delta = defaults.with_delta(config, begun)
         self.table = Table.of(config)
-        self.language_decision = LanguageDecision.of(config, self.table)
+        self.language_decision = defaults.LanguageDecision.of(config, self.table)
         config = self.language_decision.config
-        self.topics_decision = TopicsDecision.of(config)
+        self.topics_decision = defaults.TopicsDecision.of(config, begun)
         config = self.topics_decision.applied(config)
         self.label_set = config.label_set
-        config, on_size = fitted(config)
+        config, on_size = defaults.fitted(config, begun)
         self.fitted_line = " ".join(filter(None, [on_delta, on_size, self.language_decision.line]))
-        self.guide_decision = GuideDecision.of(config, self.table)
+        self.guide_decision = defaults.GuideDecision.of(config, self.table, begun)
         config = config.model_copy(update={"guide": self.guide_decision.on})
         self._facts = _facts(config, self.table)
         self.additions = additions_of(config, self._facts)
         super().__init__(
             config,
+            begun,
             form=config.form,
             additions=[each.name for each in self.additions],
             foreign=self.language_decision.language not in (None, "en"),

@@ -36,7 +36,7 @@ from understudy.methods.registry import load_release, method_names
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import read_schema
 from understudy.release.signature import MANIFEST, SIGNATURE
-from understudy.release.statement import Statement
+from understudy.release.statement import Statement, load_statement
 from understudy.run.table import SyntheticTable
 from understudy.schema.layout import TEXT_FORMATS
 from understudy.text.records import SyntheticRecord
@@ -231,6 +231,17 @@ def provenance_beside(table: Path) -> Path:
 def find_table(shareable: Path) -> Path | None:
     """Return the synthetic table in a shareable folder, in any format; None if it has no table."""
     return next((path for name in FORMATS if (path := shareable / f"synthetic.{name}").exists()), None)
+
+
+def read_statement(release: Path) -> Statement:
+    """Return the statement in a shareable folder. Raises ConfigError if there is no readable one."""
+    path = release / "statement.json"
+    if not path.is_file():
+        raise ConfigError(
+            f"{release.parent.name or release} is not the folder of a run: it has no release/{path.name}.",
+            "Name the folder that was the --output of `understudy run`, `release` or `generate`.",
+        )
+    return load_statement(path)
 
 
 def schema_of_table(shareable: Path) -> PublicSchema | None:

@@ -22,6 +22,7 @@ from understudy.methods.additions.columns.variables import RowsParameters, Table
 from understudy.methods.additions.guide.plan import ChoosingParameters, GuideParameters
 from understudy.methods.additions.registry import ADDITIONS
 from understudy.methods.additions.topics.labelling import LabellingParameters
+from understudy.methods.base import Method
 from understudy.methods.registry import make_method, method_class
 from understudy.models.presets import require_extra_body
 from understudy.privacy.exact import typed
@@ -70,7 +71,16 @@ ExactNumber = Annotated[
 """A number of a budget as text, exactly as it was typed."""
 
 
-class TableParameters(Parameters):
+class OwnerParameters(Parameters):
+    """The owners of the records."""
+
+    owner: str | None = None
+    """Column of the owners: protects all records of an owner together."""
+    max_records_per_owner: int = Field(5, ge=1, le=10_000)
+    """Contribution bound: records of one owner that are used."""
+
+
+class TableParameters(OwnerParameters):
     """The columns of the private table, and how its rows are read."""
 
     text: TextColumns = None
@@ -95,10 +105,6 @@ class TableParameters(Parameters):
     formats: Ablation[Operational[str | dict[str, Any] | None]] = None
     """How typed columns are written in CSV and JSON lines: ``de`` (31.12.2024, 1.234,56, ja/nein), ``fr``, ``en-GB``,
     ``en-US``, or ``{date: "%d.%m.%Y", number: "1.234,56", boolean: "ja|nein", missing: ["k. A."]}``."""
-    owner: str | None = None
-    """Column of the owners: protects all records of an owner together."""
-    max_records_per_owner: int = Field(5, ge=1, le=10_000)
-    """Contribution bound: records of one owner that are used."""
     format: Literal["csv", "tsv", "jsonl", "parquet"] | None = None
     """File format, if the file's name does not say."""
     delimiter: str | None = None
@@ -199,7 +205,7 @@ class DataParameters(TableParameters):
         return value
 
 
-class ProtectionParameters(Parameters):
+class ProtectionParameters(OwnerParameters):
     """What is protected, and how strongly."""
 
     epsilon: ExactNumber = None
@@ -211,10 +217,6 @@ class ProtectionParameters(Parameters):
     """Secret protection instead of (epsilon, delta): the probability of guessing a secret before the release (p)."""
     secret_posterior: ExactNumber = None
     """The highest probability of guessing it after the release (r)."""
-    owner: str | None = None
-    """Column of the owners: protects all records of an owner together."""
-    max_records_per_owner: int = Field(5, ge=1, le=10_000)
-    """Contribution bound: records of one owner that are used."""
     secrets: CommaSeparated = ()
     """Columns that list a record's secrets, if secrets are protected."""
     secrets_file: str | None = None
@@ -461,6 +463,15 @@ class RunConfig(
     method_parameters: dict[str, Any] = Field(default_factory=dict)
 
     @property
+    def chosen_method(self) -> Method:
+        """Return the method with its parameters."""
+        return make_method(self.method, self.method_parameters)
+
+    def with_parameters(self, changes: Mapping[str, Any]) -> RunConfig:
+        """Return the configuration with other parameters of the method."""
+        return self.model_copy(update={"method_parameters": {**self.method_parameters, **changes}})
+
+    @property
     def label_set(self) -> LabelSet:
         """Return the declared labels. If the run will find topics, return one placeholder per topic, longer than a
         name."""
@@ -484,7 +495,7 @@ class RunConfig(
     @property
     def lasting(self) -> dict[str, Any]:
         """Return the settings that a resumed run must share with the first, however they were given."""
-        method = make_method(self.method, self.method_parameters)
+        method = self.chosen_method
         unused = {name for name, field in type(self).model_fields.items() if _OPERATIONAL in field.metadata}
         unused.add("method_parameters")
         if method.needs.generation_llm == "never":

@@ -17,10 +17,9 @@ from understudy.evaluate.metrics.results import Evaluation
 from understudy.evaluate.synthetic import SyntheticText, first_rows, provenances, read_evaluation, read_synthetic
 from understudy.ledger.store import is_in_use
 from understudy.release.statement import Statement
-from understudy.report.contents import read_statement
 from understudy.report.grids import KEY, by_table, by_training, first_values
 from understudy.report.views import promised
-from understudy.run.outputs import OutputFolder, find_table
+from understudy.run.outputs import OutputFolder, find_table, read_statement
 from understudy.run.progress import Progress, read_progress
 
 MOST_RUNS = 500
