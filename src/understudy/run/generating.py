@@ -192,7 +192,7 @@ def _verdict(made: Release, records: Sequence[SyntheticRecord], reading: Reading
 
 
 _LONG = 30  # seconds that are worth a message
-_OTHER = 1.6  # factor between two estimates that is worth one
+_OTHER = 1.6  # factor by which an estimate has grown that is worth another one
 
 
 @dataclass
@@ -214,7 +214,7 @@ class Duration:
         """Record that an answer takes ``seconds`` if ``answers`` are requested together; with fewer, each takes
         longer."""
         self.most, whole = max(self.most, answers), self.texts * self.answers_each * seconds
-        if answers == self.most and whole > _LONG and not 1 / _OTHER < whole / (self.said or 1e9) < _OTHER:
+        if answers == self.most and whole > max(_LONG, _OTHER * self.said):
             self.said = whole
             took = f"{round(whole, -1):.0f} s" if whole < 100 else f"{whole / 60:.0f} min"
             self.say(f"At the present speed of this machine, {plural(self.texts, 'text')} take about {took}.")

@@ -239,11 +239,11 @@ def test_the_built_in_writer_is_asked_for_the_rarest_phrases_and_pairs_of_them()
     seed = Seed(("when", "mastercard", "get", "pin", "accepted"), 0)
     write(chat := FakeChat(), [seed], more={"trained": True})
     around = [("mastercard", "get", "pin", "accepted"), ("mastercard", "pin"), ("pin", "accepted")]
-    assert [each.phrases for each in chat.asked] == [*around, *around[:2]]
+    assert [each.phrases for each in chat.asked] == [*around, around[0]]
     write(chat := FakeChat(), [seed], more={"trained": True}, samples=2, llm_temperature=0.9)
     assert [each.phrases for each in chat.asked] == around[:2]
     assert chat.asked[0].temperature == 0.9
-    assert [WritingParameters(samples=each).answers(trained=True) for each in (None, 4)] == [ANSWERS, 4]
+    assert [WritingParameters(samples=each).answers(trained=True) for each in (None, 6)] == [ANSWERS, 6]
 
 
 def test_of_answers_that_keep_their_phrases_the_likeliest_is_kept() -> None:
