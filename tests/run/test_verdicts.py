@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -20,17 +21,22 @@ from understudy.methods.facts import PublicFacts
 from understudy.methods.registry import make_method
 from understudy.methods.shared.queries.counts import TermHistogram
 from understudy.methods.shared.specs import TermHistogramSpec
+from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import CLEAR
+from understudy.release import Release
 from understudy.release.statement import load_statement
 from understudy.report import write_reports
+from understudy.run import generating
 from understudy.run import pipeline as running
 from understudy.run.job import Job
 from understudy.run.outputs import OutputFolder
 from understudy.run.session import Listener
 from understudy.run.settings import run_config
 from understudy.schema.labels import LabelSet
+from understudy.text.gate import Reading
+from understudy.text.records import SyntheticRecord
 from understudy.text.vocabulary.words import TermMatcher
 
 TWO = LabelSet(("a", "b"))
@@ -136,3 +142,11 @@ def test_labels_that_the_data_will_tell_change_a_verdict_by_one_level_at_most(
     assert abs(levels.index(told.level or "") - levels.index(declared.level or "")) <= 1
     assert "10 labels" in told.sentence()
     assert (told.level == declared.level) or count != 10
+
+
+def test_the_verdict_names_thin_labels_only_if_texts_have_them() -> None:
+    chance = Facts((Fact("share_sampled_above_3_std", (0.9, 0.1, 0.2), ""),))
+    made = cast(Release, SimpleNamespace(noise_check=chance, schema=SimpleNamespace(labels=["a", "b", "c"])))
+    records = [SyntheticRecord("The strings are fine.", label, {}) for label in (0, 2, 0)]
+    said = generating._verdict(made, records, Reading.of([None] * 3))
+    assert said.endswith("most phrases are due to chance for c.")

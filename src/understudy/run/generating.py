@@ -184,7 +184,8 @@ def _verdict(made: Release, records: Sequence[SyntheticRecord], reading: Reading
     shares = next((entry.value for entry in made.noise_check.entries if entry.name == _REAL), ())
     names = [canonical(label) for label in made.schema.labels]
     if isinstance(shares, tuple) and len(shares) == len(names):
-        thin = [name for name, share in zip(names, shares, strict=True) if share < 0.5]
+        written = {each.label for each in records}
+        thin = [names[label] for label in sorted(written) if shares[label] < 0.5]
         more = f" and {len(thin) - _NAMED} more" if len(thin) > _NAMED else ""
         if thin:
             said.append(f"Weak: most phrases are due to chance for {', '.join(thin[:_NAMED])}{more}.")

@@ -134,7 +134,7 @@ def draft(data: str, columns: Sequence[tuple[str, Kind | None]], told: Mapping[s
         numbers=numbers,
         people=[name for name in rest if name in people],
         columns=[(name, _FORMS.get(kind, "[A, B, C]")) for name, kind in others],
-        forms=list(_FORMS.values())[1:],
+        forms=[*list(_FORMS.values())[1:], "identifier P-####"],
         unknown=any(kind is None for _, kind in columns),
     )
 
