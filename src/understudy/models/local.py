@@ -34,7 +34,8 @@ from understudy.models.weights import end_tokens, load_weights, model_window, re
 from understudy.models.writer import fingerprint, merge
 
 BEGIN, GROWS, MOST, CONTINUE = 1.0, 0.25, 3.0, 6.0
-"""Added to the logits of a phrase's first token, for each token that it is late, at most; and of its next tokens."""
+"""Added to logits: BEGIN to a phrase's first token, and GROWS for each token that it is late, but at most MOST in all;
+CONTINUE to each of its next tokens."""
 PATIENCE = 5  # tokens for each phrase, after which it is late
 _REPEAT = 4
 _MARKS = (".", "!", "?", ":")
