@@ -150,3 +150,5 @@ def test_the_verdict_names_thin_labels_only_if_texts_have_them() -> None:
     records = [SyntheticRecord("The strings are fine.", label, {}) for label in (0, 2, 0)]
     said = generating._verdict(made, records, Reading.of([None] * 3))
     assert said.endswith("most phrases are due to chance for c.")
+    unlabelled = cast(Release, SimpleNamespace(noise_check=Facts(()), schema=SimpleNamespace(labels=[])))
+    assert "Weak" not in generating._verdict(unlabelled, records, Reading.of([None] * 3))

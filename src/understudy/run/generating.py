@@ -185,7 +185,7 @@ def _verdict(made: Release, records: Sequence[SyntheticRecord], reading: Reading
     names = [canonical(label) for label in made.schema.labels]
     if isinstance(shares, tuple) and len(shares) == len(names):
         written = {each.label for each in records}
-        thin = [names[label] for label in sorted(written) if shares[label] < 0.5]
+        thin = [name for label, name in enumerate(names) if label in written and shares[label] < 0.5]
         more = f" and {len(thin) - _NAMED} more" if len(thin) > _NAMED else ""
         if thin:
             said.append(f"Weak: most phrases are due to chance for {', '.join(thin[:_NAMED])}{more}.")
