@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from safetensors.torch import save
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (
     AutoModelForCausalLM,
@@ -66,6 +68,13 @@ def random_adapters(folder: Path) -> dict[str, torch.Tensor]:
             made[f"{number}.{name}.down"] = torch.randn(writer.RANK, reads) / 8
             made[f"{number}.{name}.up"] = torch.randn(gives, writer.RANK) / 8
     return made
+
+
+def shipped_with(matrices: Mapping[str, torch.Tensor]) -> bytes:
+    """The writer's file with these adapters, and a random judge."""
+    weights = torch.randn(matrices["0.self_attn.q_proj.down"].shape[1], generator=torch.Generator().manual_seed(4))
+    judge = {"judge.layer": torch.tensor(1), "judge.weights": weights, "judge.bias": torch.tensor(0.3)}
+    return save({**writer.quantised(matrices), **judge})
 
 
 def make_bert(folder: Path, *, seed: int = 0) -> Path:

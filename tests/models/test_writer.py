@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
 import pytest
 import torch
-from local_fixtures import make_llama, random_adapters
-from safetensors.torch import load, save
+from local_fixtures import make_llama, random_adapters, shipped_with
+from safetensors.torch import load
 from test_local import answers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -23,7 +22,7 @@ from understudy.text.prompts.writer import Brief
 def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, dict[str, torch.Tensor]]:
     folder = make_llama(tmp_path / "tiny")
     matrices = random_adapters(folder)
-    monkeypatch.setattr(writer, "_content", lambda: save(writer.quantised(matrices)))
+    monkeypatch.setattr(writer, "_content", lambda: shipped_with(matrices))
     writer.fingerprint.cache_clear()
     return folder, matrices
 
@@ -69,7 +68,7 @@ def test_phrases_steer_the_writer_and_nobody_else(shipped: tuple[Path, dict[str,
     assert asked[0].key("m") != asked[1].key("m")
 
 
-def test_an_answer_has_the_mean_log_probability_of_its_tokens_without_steering(
+def test_an_answer_of_the_writer_is_judged_by_the_mean_vote_of_its_tokens(
     shipped: tuple[Path, dict[str, torch.Tensor]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chat = LocalChat(shipped[0], name="tiny", device="cpu", dtype="float32", writer=True)
@@ -77,12 +76,21 @@ def test_an_answer_has_the_mean_log_probability_of_its_tokens_without_steering(
     monkeypatch.setattr(local._Row, "take", lambda row, token, *rest: (tokens.append(token), take(row, token, *rest)))
     request = ChatRequest(Brief("note").messages, max_tokens=12, phrases=("knee", "pain"))
     (answer,) = answers(chat, [request])
-    assert answers(chat, [replace(request, phrases=())])[0].likelihood is None
-    prompt, said = chat._tokens(request.messages), tokens[:12]
+    prompt, said, judge = chat._tokens(request.messages), tokens[:11], writer.Judge.shipped("cpu")
     with torch.inference_mode():
-        logits = chat._decoder._model(torch.tensor([prompt + said])).logits[0, len(prompt) - 1 : -1]
-    expected = logits.log_softmax(-1)[torch.arange(len(said)), torch.tensor(said)].mean()
-    assert answer.likelihood == pytest.approx(float(expected), abs=1e-4)
+        found = chat._decoder._model(torch.tensor([prompt + said]), output_hidden_states=True).hidden_states
+    odds = (found[1][0, len(prompt) :] @ judge.weights).mean() + judge.bias
+    assert answer.sense == pytest.approx(float(odds.sigmoid()), abs=1e-4)
+    plain = LocalChat(shipped[0], name="tiny", device="cpu", dtype="float32")
+    assert answers(plain, [request])[0].sense is None
+
+
+def test_an_answer_is_judged_alike_alone_and_in_a_batch(shipped: tuple[Path, dict[str, torch.Tensor]]) -> None:
+    chat = LocalChat(shipped[0], name="tiny", device="cpu", dtype="float32", writer=True)
+    asked = [ChatRequest(Brief("note").messages, max_tokens=most, phrases=("knee",), sample=most) for most in (3, 5, 9)]
+    asked += [ChatRequest(Brief("longer letter, of a doctor").messages, max_tokens=7, phrases=("knee", "pain"))]
+    alone = [answers(chat, [each])[0].sense for each in asked]
+    assert [each.sense for each in answers(chat, asked)] == pytest.approx(alone, abs=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -172,5 +180,5 @@ def test_the_shipped_file_is_small_and_made_of_bytes() -> None:
     content = resources.files("understudy.models").joinpath(writer.FILE).read_bytes()
     matrices = load(content)
     assert len(content) < 6_000_000
-    assert {matrix.dtype for name, matrix in matrices.items() if not name.endswith(".scales")} == {torch.int8}
-    assert len(matrices) == 2 * 2 * len(writer.LINEAR) * 30
+    assert {matrix.dtype for name, matrix in matrices.items() if name + ".scales" in matrices} == {torch.int8}
+    assert sum(not name.startswith("judge.") for name in matrices) == 2 * 2 * len(writer.LINEAR) * 30

@@ -31,7 +31,7 @@ from understudy.models.machine import best_device, require_local, worker_count, 
 from understudy.models.shared_prefix import Block, prefilled
 from understudy.models.types import ChatRequest, Completion, FinishReason, Message
 from understudy.models.weights import end_tokens, load_weights, model_window, render
-from understudy.models.writer import fingerprint, merge
+from understudy.models.writer import Judge, fingerprint, merge
 
 BEGIN, GROWS, MOST, CONTINUE = 1.0, 0.25, 3.0, 6.0
 """Added to logits: BEGIN to a phrase's first token, and GROWS for each token that it is late, but at most MOST in all;
@@ -155,7 +155,7 @@ class LocalChat:
         self._paced = paced
         self._seed = seed
         model, self._tokenizer, weights = load_weights(folder, name=name, device=self._device, dtype=dtype)
-        self._decoder = Decoder(model, self._tokenizer)
+        self._decoder = Decoder(model, self._tokenizer, Judge.shipped(self._device) if writer else None)
         self._window = model_window(model)
         self.model_id = f"{name}@{weights[:12]}"
         self._writer = writer
@@ -299,12 +299,12 @@ class _Row:
     steering: Steering | None = None
     answer: list[int] = field(default_factory=list)
     reason: FinishReason | None = None
-    likelihoods: list[float] = field(default_factory=list)
+    votes: list[float] = field(default_factory=list)  # of the tokens so far: is the answer sensible?
 
-    def take(self, token: int, likelihood: float | None, tokenizer: Any, ends: frozenset[int]) -> None:
-        """Record the sampled token, its log-probability if known, and whether the answer ends with it."""
-        if likelihood is not None:
-            self.likelihoods.append(likelihood)
+    def take(self, token: int, vote: float | None, tokenizer: Any, ends: frozenset[int]) -> None:
+        """Record the sampled token, the judge's vote at the token before it, and whether the answer ends with it."""
+        if vote is not None:
+            self.votes.append(vote)
         if token in ends:
             self.reason = "stop"
             return
@@ -332,16 +332,17 @@ class _Row:
             finish_reason=reason if text.strip() else "empty",
             prompt_tokens=len(self.prompt.tokens),
             completion_tokens=len(self.answer) + (reason == "stop" and not cuts),
-            likelihood=fmean(self.likelihoods) if self.likelihoods else None,
+            sense=1 / (1 + math.exp(-fmean(self.votes))) if self.votes else None,
         )
 
 
 class Decoder:
     """A causal model with its tokenizer, ready to answer batches; may be used by several threads at once."""
 
-    def __init__(self, model: Any, tokenizer: Any) -> None:
+    def __init__(self, model: Any, tokenizer: Any, judge: Judge | None = None) -> None:
         self._model = model
         self._tokenizer = tokenizer
+        self._judge = judge
         self._ends = end_tokens(model, tokenizer)
 
     def answer(
@@ -380,24 +381,23 @@ class Decoder:
         padded = [np.pad(row.prompt.uniforms, (0, longest - len(row.prompt.uniforms))) for row in rows]
         uniforms = torch.tensor(np.array(padded, dtype=np.float32), device=device)
         for step in range(longest):
-            plain = self._model(**block.inputs(), logits_to_keep=1).logits[:, -1]
+            said = self._model(**block.inputs(), logits_to_keep=1, output_hidden_states=self._judge is not None)
+            logits = said.logits[:, -1]
+            votes = [None] * len(rows) if self._judge is None or step == 0 else self._judge.votes(said.hidden_states)
             if step == 0 and len(distinct) < len(rows):
                 own = torch.tensor([distinct.index(prompt) for prompt in asked], device=device)
                 block.select(own)
-                plain = plain[own]
-            logits = plain
-            steered = any(row.steering is not None for row in rows)
-            if steered:
+                logits = logits[own]
+            if any(row.steering is not None for row in rows):
                 near = logits.to("cpu", copy=True)  # one copy: steering looks at single numbers
                 for number, row in enumerate(rows):
                     if row.steering is not None and row.reason is None:
                         row.steering.steer(near[number], row.answer)
                 logits = near.to(device)
             tokens = choose_tokens(logits, temperature=temperature, top_p=top_p, uniform=uniforms[:, step])
-            likelihoods = _likelihoods(plain, tokens) if steered else [None] * len(rows)
-            for row, token, likelihood in zip(rows, tokens.tolist(), likelihoods, strict=True):
+            for row, token, vote in zip(rows, tokens.tolist(), votes, strict=True):
                 if row.reason is None:
-                    row.take(token, likelihood, self._tokenizer, self._ends)
+                    row.take(token, vote, self._tokenizer, self._ends)
             going = [number for number, row in enumerate(rows) if row.reason is None]
             stepped(len(going))
             if not going or cancelled.is_set():
@@ -464,12 +464,6 @@ def choose_tokens(logits: Any, *, temperature: Any, top_p: Any, uniform: Any) ->
         masses = _masses(logits[nucleus], temperature[nucleus])
         tokens[nucleus] = _from_nucleus(masses, top_p[nucleus], uniform[nucleus])
     return tokens
-
-
-def _likelihoods(logits: Any, tokens: Any) -> Any:
-    """Return the log-probability of each row's token, as a list."""
-    plain = logits.float()
-    return (plain.gather(1, tokens[:, None])[:, 0] - plain.logsumexp(-1)).tolist()
 
 
 def _masses(logits: Any, temperature: Any) -> Any:

@@ -57,8 +57,8 @@ class Completion:
     ``finish_reason`` is ``stop`` (complete), ``length`` (cut at ``max_tokens``), ``empty`` (no text, as of reasoning
     models that run out of tokens), ``filtered`` (a content filter withheld the text) or ``failed`` (no answer after all
     retries). Only the first two have a text. ``error`` says why there is none, without quoting prompt or answer, if
-    asking again later may give one. ``likelihood`` is the mean log-probability of the answer's tokens under the model,
-    without any steering, in nats; None if unknown.
+    asking again later may give one. ``sense`` is the probability, as the built-in writer judges it, that a reader takes
+    the answer for a sensible text of its kind (:class:`understudy.models.writer.Judge`); None if unknown.
     """
 
     text: str
@@ -66,7 +66,7 @@ class Completion:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     error: str | None = None
-    likelihood: float | None = None
+    sense: float | None = None
 
     @property
     def blank(self) -> bool:

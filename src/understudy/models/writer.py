@@ -7,7 +7,8 @@ and are added to the model's weights when it is loaded to write.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -57,9 +58,7 @@ def merge(model: Any) -> None:
 
     kept = load(_content())
     read = {
-        name: matrix.float() * kept[name + _SCALES][:, None]
-        for name, matrix in kept.items()
-        if not name.endswith(_SCALES)
+        name: matrix.float() * kept[name + _SCALES][:, None] for name, matrix in kept.items() if name + _SCALES in kept
     }
     with torch.no_grad():
         for number, layer in enumerate(model.model.layers):
@@ -67,3 +66,33 @@ def merge(model: Any) -> None:
                 weight = layer.get_submodule(name).weight
                 change = KEPT * SCALE * read[f"{number}.{name}.up"] @ read[f"{number}.{name}.down"]
                 weight += change.to(weight.device, weight.dtype)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Judges, while an answer is written, whether a reader will take it for a sensible text of its kind.
+
+    Each token votes, by a linear function of the model's state behind it, and the mean vote is the logarithm of the
+    odds. The function was fitted to what readers said of the writer's own texts around public words (``training/``).
+
+    Args:
+        layer: the layer whose states vote.
+        weights: ``Float32[H]``, and ``bias`` the vote of a state of zeros.
+    """
+
+    layer: int
+    weights: Any
+    bias: float
+
+    @classmethod
+    def shipped(cls, device: str) -> Judge:
+        """Return the judge that ships with the adapters."""
+        from safetensors.torch import load
+
+        kept = load(_content())
+        return cls(int(kept["judge.layer"]), kept["judge.weights"].to(device), float(kept["judge.bias"]))
+
+    def votes(self, states: Sequence[Any]) -> list[float]:
+        """Return the vote of the last token of each row; ``states`` are those of each layer, ``Float[B, T, H]``."""
+        votes: list[float] = (states[self.layer][:, -1].float() @ self.weights + self.bias).tolist()
+        return votes

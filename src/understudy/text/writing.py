@@ -5,6 +5,7 @@ Phrases are released values and examples are public, so nothing here touches pri
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import PurePath
-from statistics import median
 from typing import Any
 
 from understudy.base.errors import ModelError
@@ -130,7 +130,8 @@ class Writer:
                     self._fill(asker, texts)
                 self.end_if_useless(asker, best, asked, requests)
         self._fill(asker, texts)
-        self._repeat(asker, texts, _unlikely(best))
+        for _ in range(_SECOND_THOUGHTS):
+            self._repeat(asker, texts, [index for index, each in enumerate(best) if senseless(each)])
         for _ in range(self.template.settings.repair):
             missing = {index: missing_phrases(best[index].text, asked[index]) for index in range(len(seeds))}
             repairs = {
@@ -148,7 +149,7 @@ class Writer:
                 "prompt": "writer" if self.trained else self.template.sha256[:12],
                 "model": public_name(asker.chat.model_id),
                 "finish": answer.finish_reason,
-                **({} if answer.likelihood is None else {"likelihood": round(answer.likelihood, 2)}),
+                **({} if answer.sense is None else {"sense": round(answer.sense, 2)}),
                 **({} if self.form is None and tries[index] == samples else {"asked": tries[index]}),
                 **({"fault": faults[index]} if index in faults else {}),
             }
@@ -382,14 +383,12 @@ class Asker:
         return "" if self._done or not self._problems else self._problems.most_common(1)[0][0]
 
 
-_UNLIKELY = 0.5  # nats below the median at which the log-probability of an answer is low
+_SECOND_THOUGHTS = 2  # times to ask again for a text that the writer itself takes for senseless
 
 
-def _unlikely(answers: Sequence[Completion]) -> list[int]:
-    """Return which answers the model itself finds much less likely than most."""
-    known = [answer.likelihood for answer in answers if answer.likelihood is not None]
-    least = median(known) - _UNLIKELY if known else 0.0
-    return [place for place, each in enumerate(answers) if each.likelihood is not None and each.likelihood < least]
+def senseless(answer: Completion) -> bool:
+    """Return whether the model itself judges that most readers would find no sense in its answer."""
+    return answer.sense is not None and answer.sense < 0.5
 
 
 _REPETITIVE = 0.6  # share of distinct words below which an answer is repetitive
@@ -402,7 +401,7 @@ def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] =
     The score is the share of phrases kept. Small models recite the words that they were given ("rain, harvest,
     prices") or add them ("Prices."), repeat themselves, or copy the examples of the prompt: a phrase directly after its
     neighbour in the prompt or alone in a sentence does not count, and a repetitive or copied text loses half. If the
-    log-probability of the answer is known, it is added, and something for each phrase.
+    model judges its answers, the log-odds of making sense are added, and something for each phrase.
     """
     kept = kept_phrases(answer.text, phrases)
     words = split_words(answer.text)
@@ -412,8 +411,8 @@ def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] =
         score /= 2
     if any(_runs(words) & _runs(split_words(turn.content)) for turn in prompt if turn.role == "assistant"):
         score /= 2
-    if answer.likelihood is not None:
-        score += answer.likelihood + PHRASE_WORTH * counted
+    if answer.sense is not None:
+        score += score + PHRASE_WORTH * counted + math.log(answer.sense / (1 - answer.sense))
     return not answer.blank, score, answer.finish_reason == "stop"
 
 

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from local_fixtures import make_llama, random_adapters
+from local_fixtures import make_llama, random_adapters, shipped_with
 from local_runs import PLANT, local_run
 from run_fixtures import files_holding, runs_charged
-from safetensors.torch import save
 from tiny_corpora import Row, bounded
 
 from understudy.base.errors import ConfigError, ReleaseError, ResumeError
@@ -153,7 +152,7 @@ def test_another_base_model_is_refused(config: Callable[..., RunConfig], tmp_pat
 def builtin(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tiny model as the built-in one, with adapters of its shapes."""
     matrices = random_adapters(llama)
-    monkeypatch.setattr(writer, "_content", lambda: save(writer.quantised(matrices)))
+    monkeypatch.setattr(writer, "_content", lambda: shipped_with(matrices))
     writer.fingerprint.cache_clear()
     for module in (catalog, causal):
         monkeypatch.setattr(module, "builtin_path", lambda _: llama)

@@ -246,13 +246,24 @@ def test_the_built_in_writer_is_asked_for_the_rarest_phrases_and_pairs_of_them()
     assert [WritingParameters(samples=each).answers(trained=True) for each in (None, 6)] == [ANSWERS, 6]
 
 
-def test_of_answers_that_keep_their_phrases_the_likeliest_is_kept() -> None:
-    odd = Completion("My rash. Times are fever bad.", "stop", likelihood=-1.9)
-    plain = Completion("The rash came with a fever.", "stop", likelihood=-0.8)
-    likely = Completion("The doctor will see you now.", "stop", likelihood=-0.3)  # without its phrases
-    answers = [odd, plain, likely, odd, odd]
+def test_of_answers_that_keep_their_phrases_the_most_sensible_is_kept() -> None:
+    odd = Completion("My rash. Times are fever bad.", "stop", sense=0.1)
+    plain = Completion("The rash came with a fever.", "stop", sense=0.7)
+    bare = Completion("The doctor will see you now.", "stop", sense=0.8)  # without its phrases
+    answers = [odd, plain, bare, odd, odd]
     (record,) = write(FakeChat(lambda _request: answers.pop(0)), SEEDS[:1], more={"trained": True})
-    assert (record.text, record.provenance["likelihood"]) == (plain.text, -0.8)
+    assert (record.text, record.provenance["sense"]) == (plain.text, 0.7)
+    assert len(answers) == 1  # it is sensible, and is not asked for again
+
+
+def test_a_text_that_the_writer_itself_finds_senseless_is_asked_for_again() -> None:
+    odd = Completion("My rash. Times are fever bad.", "stop", sense=0.1)
+    plain = Completion("The rash came with a fever.", "stop", sense=0.7)
+    for before, asked in ((4, 5), (5, 6), (6, 6)):
+        chat = FakeChat(lambda _request, left=[odd] * before + [plain] * 9: left.pop(0))
+        (record,) = write(chat, SEEDS[:1], more={"trained": True})
+        assert len(chat.asked) == asked
+        assert (record.text == plain.text) == (before < 6)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ ANSWERS = 4
 More phrases in one short text, and frequent words ("when", "get"), made texts of so small a model senseless."""
 TEMPERATURE = 0.5
 """Its default sampling temperature."""
-PHRASE_WORTH = 0.15
-"""What each further phrase in an answer is worth, in mean log-probability."""
+PHRASE_WORTH = 0.2
+"""What each further phrase in an answer is worth, in log-odds of making sense."""
 
 _ANSWER_TO = re.compile(r"(answer|reply|response) to (?:an? |the )?(.+) question", re.IGNORECASE)
 _ANSWERS = frozenset({"true", "false", "yes", "no", "none", "other"})
