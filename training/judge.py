@@ -43,6 +43,7 @@ class Judged:
     text: str
     source: str
     sensible: bool
+    seed: int  # the same for answers to one seed
 
 
 def load_judged() -> list[Judged]:
