@@ -32,6 +32,7 @@ from understudy.models.writer import merge
 
 JUDGED = Path(__file__).with_name("judged.jsonl.gz")
 LAYER = 20  # of 30; its neighbours do as well, the first and last ones worse
+_ROWS = 32
 _PENALTY = 1e-3  # C of the logistic regression, on standardised states
 
 
@@ -56,13 +57,21 @@ def states(judged: Sequence[Judged]) -> NDArray[np.float32]:
     """Return the mean state of each text's tokens in the writer, ``Float32[N, H]``."""
     model, tokenizer, _ = load_weights(builtin_path(CHAT), name="builtin", device="cpu", dtype="float32")
     merge(model)
-    made = np.empty((len(judged), model.config.hidden_size), np.float32)
-    for place, each in enumerate(judged):
-        begin = tokenizer(render(tokenizer, [Message("system", each.prompt)]), add_special_tokens=False)["input_ids"]
-        tokens = begin + tokenizer(each.text, add_special_tokens=False)["input_ids"]
+    model.model.layers = model.model.layers[: LAYER + 1]  # the others are not needed
+    asked = [render(tokenizer, [Message("system", each.prompt)]) for each in judged]
+    prompts, texts = (
+        tokenizer(each, add_special_tokens=False)["input_ids"] for each in (asked, [each.text for each in judged])
+    )
+    rows = [torch.tensor([*prompt, *text]) for prompt, text in zip(prompts, texts, strict=True)]
+    made = np.empty((len(rows), model.config.hidden_size), np.float32)
+    order = sorted(range(len(rows)), key=lambda place: len(rows[place]))
+    for at in range(0, len(order), _ROWS):
+        places = order[at : at + _ROWS]
+        batch = torch.nn.utils.rnn.pad_sequence([rows[place] for place in places], batch_first=True)
         with torch.inference_mode():
-            found = model(input_ids=torch.tensor([tokens]), output_hidden_states=True, logits_to_keep=1)
-        made[place] = found.hidden_states[LAYER][0, len(begin) :].mean(0).numpy()
+            found = model.model(input_ids=batch, output_hidden_states=True, use_cache=False).hidden_states[LAYER]
+        for place, state in zip(places, found, strict=True):
+            made[place] = state[len(prompts[place]) : len(rows[place])].mean(0).numpy()
     return made
 
 
