@@ -49,11 +49,11 @@ class Adapted(torch.nn.Module):
         return self.linear(rows) + SCALE * ((rows @ self.down.T) @ self.up.T)
 
 
-def adapt(model: Any, first: int = 0) -> dict[str, Any]:
-    """Put adapters into the model's layers from ``first`` on; their matrices by name."""
+def adapt(model: Any) -> dict[str, Any]:
+    """Put adapters into the model; their matrices by name."""
     model.requires_grad_(False)
     matrices: dict[str, Any] = {}
-    for number, layer in list(enumerate(model.model.layers))[first:]:
+    for number, layer in enumerate(model.model.layers):
         for name in LINEAR:
             parent, _, last = name.rpartition(".")
             holder = layer.get_submodule(parent)
