@@ -30,6 +30,7 @@ from understudy.privacy.unit import Unit
 from understudy.release.statement import Statement
 from understudy.schema.labels import LabelSet
 from understudy.text.vocabulary.shrinkage import KnownNoise
+from understudy.text.vocabulary.terms import is_telling
 
 BUDGET = Budget(6, "1e-6")
 NAMES = LabelSet(tuple("abc"[:LABELS]))
@@ -359,6 +360,29 @@ def test_an_unwanted_term_is_used_only_where_texts_are_full_of_it(listed: Sequen
     scores = np.array([[1000.0, 900.0, 7.0], [1000.0, 900.0, 60.0]])
     assert sampled(scores, listed, [False, False, True]) == [{0, 1}, {0, 1, 2}]
     assert sampled(scores, listed, [False] * 3) == [{0, 1, 2}] * 2
+
+
+@pytest.mark.parametrize("shortest", [1, 3])
+def test_each_text_for_people_has_a_term_with_content_if_its_label_has_one(shortest: int) -> None:
+    telling = np.array([is_telling(word) for word in ("know", "want", "looking", "guitar", "put", "strings")])
+    scores = np.array([[90.0, 80, 90, 9, 70, 9], [90.0, 80, 70, 0, 60, 0]])
+
+    def of(given: NDArray[np.bool_] | None) -> list[NDArray[np.int64]]:
+        chosen = DPKPS(length=4, shortest=shortest)
+        noise = KnownNoise("gaussian", 0.0)
+        return sample_sequences(
+            chosen, scores, [300] * 2, seed=0, sampling_seed=0, noise=noise, listed=np.ones(6), telling=given
+        )
+
+    def share(rows: NDArray[np.int64]) -> float:
+        return float((telling[rows] & (rows >= 0)).any(axis=1).mean())
+
+    before, found = of(None), of(telling)
+    assert share(before[0]) < 0.9
+    assert share(found[0]) == 1.0
+    assert share(found[1]) == 0.0, "there is none"
+    assert {3, 5} <= set(found[0].ravel().tolist())
+    assert all(len(words_of(row)) >= min(shortest, 2) for rows in found for row in rows.tolist())
 
 
 def test_terms_that_were_found_in_the_texts_are_sure(vocabulary: str) -> None:

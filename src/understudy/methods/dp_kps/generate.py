@@ -31,7 +31,7 @@ from understudy.text.prompts.template import PromptTemplate, WritingParameters
 from understudy.text.records import Seed, SyntheticRecord
 from understudy.text.vocabulary.sampling import contrast_weights, sample_independent
 from understudy.text.vocabulary.shrinkage import LIKELY, SURE, KnownNoise, Posterior, shrink, sure_terms
-from understudy.text.vocabulary.terms import is_unwanted
+from understudy.text.vocabulary.terms import is_telling, is_unwanted
 from understudy.text.writing import Writer
 
 _CANDIDATES = 4
@@ -69,6 +69,7 @@ def generate(
         flatness=_FLATTER if release.schema.topics else 1.0,
         listed=release.arrays[REAL] if written else None,
         unwanted=unwanted_terms(parameters, release.terms),
+        telling=np.array([is_telling(term, parameters.tongue) for term in release.terms]) if written else None,
     )
     tools.say(_purpose(sequences) if written else _FOR_CLASSIFIERS)
     seeds = [
@@ -185,6 +186,7 @@ def sample_sequences(
     flatness: float = 1.0,
     listed: NDArray[np.float64] | None = None,
     unwanted: NDArray[np.bool_] | None = None,
+    telling: NDArray[np.bool_] | None = None,
 ) -> list[NDArray[np.int64]]:
     """Sample, per label, ``Int64[counts[label], length]`` of distinct term indices, padded with -1.
 
@@ -198,6 +200,7 @@ def sample_sequences(
         listed: ``Float64[N]``: the probability that a term is in the texts, by its count. If given, only sure terms are
             sampled, and a label without any has empty sequences. If None, uncertain terms are sampled too.
         unwanted: ``Bool[N]``: terms that are sampled only for labels whose texts are full of them.
+        telling: ``Bool[N]``: terms with content. If given, each sequence has one, if its label has any.
     """
     if parameters.length > scores.shape[1]:
         raise ConfigError("Sequences cannot have more terms than the Release's vocabulary.", "Lower length.")
@@ -220,6 +223,10 @@ def sample_sequences(
             continue
         rows = sample_independent(row, length=length, count=count, generator=generator, log_lifts=lifts)
         rows = cut_to_lengths(rows, shortest=parameters.shortest, generator=generator)
+        if telling is not None and (row[telling] > 0).any():
+            bare = np.flatnonzero(~(telling[rows] & (rows >= 0)).any(axis=1))
+            some = sample_independent(row * telling, length=1, count=count, generator=generator, log_lifts=lifts)
+            rows[bare, (rows[bare] >= 0).sum(axis=1) - 1] = some[bare, 0]
         sequences.append(np.pad(rows, ((0, 0), (0, parameters.length - length)), constant_values=-1))
     return sequences
 
