@@ -20,6 +20,7 @@ from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.dp_kps.generate import released_noise, sample_sequences, sampling_scores, unwanted_terms
 from understudy.methods.dp_kps.method import DPKPS
 from understudy.methods.dp_kps.plan import DPKPSParameters
+from understudy.methods.dp_kps.release import noise_check
 from understudy.methods.facts import PublicFacts
 from understudy.privacy.events import GaussianEvent, PureEvent
 from understudy.privacy.guarantee import Budget
@@ -29,6 +30,7 @@ from understudy.privacy.unit import Unit
 from understudy.release.statement import Statement
 from understudy.schema.labels import LabelSet
 from understudy.text.vocabulary.shrinkage import KnownNoise
+from understudy.text.vocabulary.terms import is_telling
 
 BUDGET = Budget(6, "1e-6")
 NAMES = LabelSet(tuple("abc"[:LABELS]))
@@ -296,6 +298,35 @@ def test_without_noise_scores_are_what_was_released() -> None:
     assert np.all((shrunk >= 0) & (shrunk < 3))
 
 
+@pytest.mark.parametrize("few", [0, 3])
+def test_labels_without_records_make_no_term_of_the_others_less_likely(vocabulary: str, few: int) -> None:
+    """Five of eight declared labels have no records, or few: the phrases and the verdict are those of three labels."""
+    generator, noise = np.random.default_rng(5), KnownNoise("gaussian", 1.0)
+    true = np.zeros((8, 2000))
+    true[:3, :400] = np.geomspace(60, 2, 400)
+    true[3:, :few] = 2.0
+    scores = true + generator.normal(size=true.shape)
+    every, three = sampling_scores(scores, noise), sampling_scores(scores[:3], noise)
+    assert np.array_equal(every.probability[:3], three.probability)
+    assert np.array_equal(every.mean[:3], three.mean)
+    listed = np.where(true[0] > 0, 0.999, 0.3).tolist()
+    for real in (listed, None):
+        with_five, without = (sampled(each, real, [False] * 2000) for each in (scores, scores[:3]))
+        assert [len(terms) for terms in with_five[:3]] == pytest.approx([len(terms) for terms in without], rel=0.1)
+        assert real is None or sum(map(len, with_five[3:])) < 5 * (few + 2)
+    checks = []
+    for labels in (8, 3):
+        facts = PublicFacts(Unit(), LabelSet(tuple("abcdefgh"[:labels])))
+        plan = method(vocabulary).plan(Budget("3", "1e-6"), facts)
+        scaled = scores[:labels] * plan.mechanism("density").noise_multiplier
+        arrays = {"counts": np.full(2000, 1000.0), "density": scaled}
+        checks.append(noise_check(DPKPSParameters(terms_per_record=4), arrays, plan, "system", vocabulary_size=2000))
+    shares = [next(e.value for e in each.entries if e.name == "share_sampled_above_3_std") for each in checks]
+    assert shares[0][:3] == pytest.approx(shares[1], abs=0.02)
+    assert checks[0].verdict.level == checks[1].verdict.level
+    assert checks[0].verdict.share == pytest.approx(checks[1].verdict.share, rel=0.1)
+
+
 def sampled(scores: NDArray[np.float64], listed: Sequence[float] | None, unwanted: Sequence[bool]) -> list[set[int]]:
     """The terms in 200 sequences of each label, of scores with noise of standard deviation 1."""
     chosen = DPKPS(length=3)
@@ -329,6 +360,29 @@ def test_an_unwanted_term_is_used_only_where_texts_are_full_of_it(listed: Sequen
     scores = np.array([[1000.0, 900.0, 7.0], [1000.0, 900.0, 60.0]])
     assert sampled(scores, listed, [False, False, True]) == [{0, 1}, {0, 1, 2}]
     assert sampled(scores, listed, [False] * 3) == [{0, 1, 2}] * 2
+
+
+@pytest.mark.parametrize("shortest", [1, 3])
+def test_each_text_for_people_has_a_term_with_content_if_its_label_has_one(shortest: int) -> None:
+    telling = np.array([is_telling(word) for word in ("know", "want", "looking", "guitar", "put", "strings")])
+    scores = np.array([[90.0, 80, 90, 9, 70, 9], [90.0, 80, 70, 0, 60, 0]])
+
+    def of(given: NDArray[np.bool_] | None) -> list[NDArray[np.int64]]:
+        chosen = DPKPS(length=4, shortest=shortest)
+        noise = KnownNoise("gaussian", 0.0)
+        return sample_sequences(
+            chosen, scores, [300] * 2, seed=0, sampling_seed=0, noise=noise, listed=np.ones(6), telling=given
+        )
+
+    def share(rows: NDArray[np.int64]) -> float:
+        return float((telling[rows] & (rows >= 0)).any(axis=1).mean())
+
+    before, found = of(None), of(telling)
+    assert share(before[0]) < 0.9
+    assert share(found[0]) == 1.0
+    assert share(found[1]) == 0.0, "there is none"
+    assert {3, 5} <= set(found[0].ravel().tolist())
+    assert all(len(words_of(row)) >= min(shortest, 2) for rows in found for row in rows.tolist())
 
 
 def test_terms_that_were_found_in_the_texts_are_sure(vocabulary: str) -> None:

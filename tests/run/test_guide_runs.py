@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clinic import LABELS, TERMS, FakeChat, settings
+from clinic import LABELS, TERMS, FakeChat, rows, settings, write_csv
 from evolution_fixtures import DIMENSION, OF_KPS, WordEmbedder, evolving, use_embedder, varied
 from numpy.typing import NDArray
 from run_fixtures import Said, release, run, runs_charged
@@ -31,6 +31,7 @@ from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.plan import Receipt
 from understudy.release import Release
 from understudy.run import pipeline as running
+from understudy.run.session import Listener
 from understudy.run.settings import run_config
 
 pytestmark = pytest.mark.usefixtures("embedder")
@@ -473,6 +474,20 @@ def test_a_run_killed_at_its_guide_is_resumed_and_charged_once(
     (tmp_path / "out" / "release" / f"{method}.release").unlink()
     monkeypatch.setattr(GuideSums, "of_batch", lambda *_: pytest.fail("the guide was measured again"))
     assert run(values).release.digest == result.release.digest
+
+
+def test_the_share_that_matches_is_that_of_the_labels_with_texts(tmp_path: Path) -> None:
+    write_csv(tmp_path / "notes.csv", rows(800))
+    (tmp_path / "terms.txt").write_text("\n".join((*TERMS, "seen", "today", "number")), "utf-8")
+    shares = []
+    for labels in (LABELS, (*LABELS, "a", "b", "c", "d", "e")):
+        said: list[str] = []
+        changes = {"top_terms": None, "output": str(tmp_path / str(len(labels))), **SEEDED}
+        config = run_config(guided(tmp_path, epsilon="3", labels=",".join(labels), **changes))
+        running.run(config, listener=Listener(said.append))
+        (line,) = (line for line in said if "match their label" in line)
+        shares.append(int(line.partition("(")[2].partition("%")[0]))
+    assert abs(shares[0] - shares[1]) < 10
 
 
 def test_many_candidates_say_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ from understudy.base.errors import ConfigError, ReleaseError
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.additions.columns.variables import has_columns, variables_of
 from understudy.methods.base import Released, ReleaseTools
-from understudy.methods.dp_kps.generate import sampling_scores
+from understudy.methods.dp_kps.generate import label_weights, sampling_scores
 from understudy.methods.dp_kps.lifts import Lifts
 from understudy.methods.dp_kps.plan import (
     COLUMN_DENSITY,
@@ -57,6 +57,7 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import NoiseOrigin
 from understudy.privacy.verdict import at_least
 from understudy.release import Release
+from understudy.schema.labels import present_labels
 from understudy.text.vocabulary.sampling import contrast_weights
 from understudy.text.vocabulary.shrinkage import KnownNoise, likely_terms, noise_floor, shrink, top_terms
 from understudy.text.vocabulary.terms import BUILT_IN, is_english
@@ -164,9 +165,9 @@ def noise_check(
     multiplier = plan.mechanism(DENSITY).noise_multiplier
     noise, values = score_noise(parameters, multiplier), arrays[DENSITY]
     strong = values > SIGNIFICANT * noise
-    sampled_by = sampling_scores(values, known_noise(parameters, 0.0 if origin == "none" else multiplier))
-    weights = contrast_weights(sampled_by.mean, contrast=parameters.contrast)
-    share = (weights * strong).sum(axis=1) / weights.sum(axis=1)
+    known = known_noise(parameters, 0.0 if origin == "none" else multiplier)
+    sampled_by = contrast_weights(sampling_scores(values, known).mean, contrast=parameters.contrast)
+    share = (sampled_by * strong).sum(axis=1) / sampled_by.sum(axis=1)
     shares = tuple(round(float(number), 2) for number in share)
     alone = f"noise on a term's weight under a label (standard deviation; {units} with no other term)"
     entries += [
@@ -180,7 +181,10 @@ def noise_check(
     ]
     weight = at_least(float(values.sum()), noise * math.sqrt(values.size))
     records = 2 * weight * records_per_term(parameters) / parameters.terms_per_record
-    found = verdict(parameters, noise, labels=len(values), records=records).in_times(records)
+    weights, std = label_weights(values, known)
+    others = [each for each, there in zip(weights, present_labels(weights, std), strict=True) if not there]
+    empty = 0 if at_least(sum(others), std * math.sqrt(len(others))) else len(others)
+    found = verdict(parameters, noise, labels=len(values) - empty, records=records).in_times(records)
     if above + discovered < min(FEWEST, vocabulary_size / 10):
         found = found.unsaid(parameters.tongue, expected=plan.forecast.verdict)
     return Facts(tuple(entries), verdict=found)
