@@ -19,7 +19,7 @@ from understudy.base.errors import ConfigError
 from understudy.methods.base import Released, ReleaseTools
 from understudy.methods.dp_kps.generate import released_noise, sample_sequences, sampling_scores, unwanted_terms
 from understudy.methods.dp_kps.method import DPKPS
-from understudy.methods.dp_kps.plan import DPKPSParameters
+from understudy.methods.dp_kps.plan import DPKPSParameters, known_noise
 from understudy.methods.facts import PublicFacts
 from understudy.privacy.events import GaussianEvent, PureEvent
 from understudy.privacy.guarantee import Budget
@@ -28,7 +28,7 @@ from understudy.privacy.plan import Receipt
 from understudy.privacy.unit import Unit
 from understudy.release.statement import Statement
 from understudy.schema.labels import LabelSet
-from understudy.text.vocabulary.shrinkage import KnownNoise
+from understudy.text.vocabulary.shrinkage import KnownNoise, sure_terms
 
 BUDGET = Budget(6, "1e-6")
 NAMES = LabelSet(tuple("abc"[:LABELS]))
@@ -172,6 +172,44 @@ def test_a_tiny_corpus_is_warned_about_and_a_large_one_is_not(vocabulary: str, m
     assert many.verdict is not None
     assert many.verdict.level == "good"
     assert many["vocabulary_terms_above_floor"] == 12
+
+
+@modes
+def test_words_that_as_many_records_have_as_the_verdict_says_survive(tmp_path: Path, mode: str) -> None:
+    """And fewer than half of those in a third as many (the broken twin promises these), or of those that stand too late
+    in long texts, as if the verdict named records that only contain a word."""
+    names = [f"w{number}" for number in range(8_000)]
+    (path := tmp_path / "vocabulary.txt").write_text("\n".join(names))
+    chosen = DPKPS(vocabulary=str(path), vocabulary_is_public=True, stop_words="none", **MODES[mode])
+    plan = chosen.plan(BUDGET, PublicFacts(RECORD, NAMES, 6_000))
+    assert plan.forecast.verdict is not None
+    least = int(plan.forecast.verdict.survives.split()[4].replace(",", ""))
+    early = dict(zip(range(5_000, 5_040), [least] * 20 + [least // 3] * 20, strict=True))
+    draw, texts = np.random.default_rng(0), [list[int]() for _ in range(1_500)]  # the first 1,000 have the label a
+    for term, times in early.items():
+        for place in draw.choice(1_000, times, replace=False):
+            texts[place].append(term)
+    for text in texts:
+        text += draw.choice(300, 10, replace=False).tolist()
+    for term in range(5_040, 5_060):
+        for place in draw.choice(1_000, least, replace=False):
+            texts[place].append(term)
+    rows = [Row(" ".join(names[term] for term in text), int(n >= 1_000)) for n, text in enumerate(texts)]
+    found = []
+    for seed in range(2):
+        made = release(chosen, rows, noise=InsecureSeededNoise(seed))
+        assert made.noise_check.verdict is not None
+        assert made.noise_check.verdict.survives == plan.forecast.verdict.survives
+        scores = sampling_scores(
+            made.arrays["density"], known_noise(chosen, plan.mechanism("density").noise_multiplier)
+        )
+        sure = sure_terms(scores, made.arrays["real"]).any(axis=0)
+        kept = {made.terms[place] for place in np.flatnonzero(sure)}
+        found.append([names[term] in kept for term in range(5_000, 5_060)])
+    as_said, third, late = np.mean(np.reshape(found, (2, 3, 20)), axis=(0, 2))
+    assert as_said >= 0.9
+    assert third < 0.5
+    assert late < 0.5
 
 
 def test_what_was_public_is_named_with_its_hash(vocabulary: str) -> None:

@@ -149,7 +149,8 @@ def noise_check(
     three standard deviations. If hardly any term is above the floor, the verdict says so, whatever the other values.
     """
     units = f"{plan.unit.kind}s"
-    floor = noise_floor(plan.mechanism(VOCABULARY).noise_std, vocabulary_size)
+    std = plan.mechanism(VOCABULARY).noise_std
+    floor = noise_floor(std, vocabulary_size)
     discovered = len(arrays.get(DISCOVERED, ()))
     counts = arrays["counts"][discovered:]
     above = int((counts > floor).sum())
@@ -180,7 +181,8 @@ def noise_check(
     ]
     weight = at_least(float(values.sum()), noise * math.sqrt(values.size))
     records = 2 * weight * records_per_term(parameters) / parameters.terms_per_record
-    found = verdict(parameters, noise, labels=len(values), records=records).in_times(records)
+    judged = verdict(parameters, noise, std, labels=len(values), records=records, units=units)
+    found = judged.in_times(records)
     if above + discovered < min(FEWEST, vocabulary_size / 10):
         found = found.unsaid(parameters.tongue, expected=plan.forecast.verdict)
     return Facts(tuple(entries), verdict=found)
