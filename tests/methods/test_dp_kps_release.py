@@ -212,6 +212,25 @@ def test_words_that_as_many_records_have_as_the_verdict_says_survive(tmp_path: P
     assert late < 0.5
 
 
+@pytest.mark.parametrize(("word", "language"), [("unsaid", ""), ("unknown", "en")])
+def test_texts_of_many_rare_words_are_not_taken_for_another_language(
+    long_vocabulary: str, word: str, language: str
+) -> None:
+    """Each word is too rare to be above the floor alone; together they are known."""
+    rows = [Row(" ".join(f"{word}{(10 * row + place) % 900}" for place in range(10))) for row in range(500)]
+    made = release(method(long_vocabulary, top_terms=None, terms_per_record=10), rows, noise=InsecureSeededNoise(0))
+    assert made.noise_check["vocabulary_terms_above_floor"] < 5
+    assert made.noise_check.verdict is not None
+    assert made.noise_check.verdict.unsaid_in == language
+
+
+def test_owners_are_counted_who_have_a_word_in_each_text(vocabulary: str) -> None:
+    facts = PublicFacts(Unit("owner", 3), NAMES, 100)
+    found = method(vocabulary, top_terms=None).plan(BUDGET, facts).forecast.verdict
+    assert found is not None
+    assert found.survives.endswith("owners of a label or topic have among the first 4 vocabulary terms of each text")
+
+
 def test_what_was_public_is_named_with_its_hash(vocabulary: str) -> None:
     made = release(method(vocabulary))
     assert made.public_inputs["vocabulary"]["source"] == "vocabulary.txt"

@@ -83,7 +83,7 @@ class Verdict:
 
     level: Level | None
     basis: Basis
-    survives: Annotated[str, Field(pattern=r"^[a-z0-9, ]{0,120}$")] = ""
+    survives: Annotated[str, Field(pattern=r"^[a-z0-9, ]{0,150}$")] = ""
     records: Annotated[int, Field(ge=1, le=_MOST_RECORDS)] | None = None
     times: Annotated[float, Field(ge=1, le=_MOST_TIMES)] | None = None
     unsaid_in: Annotated[str, Field(pattern=r"^[a-z-]{0,20}$")] = ""

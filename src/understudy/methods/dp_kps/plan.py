@@ -241,9 +241,10 @@ def verdict(
     if parameters.top_terms is not None:
         return found
     least = math.ceil(RELEASED[parameters.noise] * counts * records_per_term(parameters))
-    among = f"among their first {parameters.terms_per_record} vocabulary terms"
-    have = f"{units} of a label or topic have" if labels > 1 else f"{units} have"
-    return replace(found, survives=f"words that at least {least:,} {have} {among}")
+    whose = f"{units} of a label or topic" if labels > 1 else units
+    first = f"first {parameters.terms_per_record} vocabulary terms"
+    among = f"the {first} of each text" if units == "owners" else f"their {first}"
+    return replace(found, survives=f"words that at least {least:,} {whose} have among {among}")
 
 
 RELEASED: Mapping[NoiseKind, float] = {"gaussian": 3.5, "laplace": 5.0}

@@ -115,7 +115,7 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
 
     matcher = TermMatcher(terms)
     arrays[DENSITY] = tools.measure(DENSITY, TermHistogram(plan.query(DENSITY), matcher), corpus).value
-    check = noise_check(parameters, arrays, plan, origin, vocabulary_size=len(vocabulary.terms))
+    check = noise_check(parameters, arrays, plan, origin, listed=counts)
     if any(charge.name == COLUMN_DENSITY for charge in plan.charges):
         places = phrase_columns(parameters, tools.columns)
         by_cell = ColumnTermHistogram(plan.query(COLUMN_DENSITY), matcher, columns=places)
@@ -131,6 +131,8 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
 
 SIGNIFICANT = 3.0
 """A score counts as signal above this many standard deviations of its noise."""
+_COMMON = 1000
+"""Terms at the head of the list that have weight together in any texts of its language."""
 
 
 def noise_check(
@@ -139,18 +141,22 @@ def noise_check(
     plan: Plan,
     origin: NoiseOrigin,
     *,
-    vocabulary_size: int,
+    listed: NDArray[np.float64],
 ) -> Facts:
     """Return how many values are above the noise, and a verdict on the release, which uses the total noisy weight of
     the records instead of their number. A term with the share f of a label's weight occurs in the share f m of its
     texts, if each has m terms; m is assumed to be half of S.
 
     The vocabulary's floor is the level that noise alone reaches for about one of all public terms; a score's floor is
-    three standard deviations. If hardly any term is above the floor, the verdict says so, whatever the other values.
+    three standard deviations. If hardly any term is above the floor, and the most frequent terms of the list have no
+    weight together, the verdict says so, whatever the other values.
+
+    Args:
+        listed: the noisy counts of the whole public list, its most frequent terms first.
     """
     units = f"{plan.unit.kind}s"
     std = plan.mechanism(VOCABULARY).noise_std
-    floor = noise_floor(std, vocabulary_size)
+    floor = noise_floor(std, listed.size)
     discovered = len(arrays.get(DISCOVERED, ()))
     counts = arrays["counts"][discovered:]
     above = int((counts > floor).sum())
@@ -183,6 +189,8 @@ def noise_check(
     records = 2 * weight * records_per_term(parameters) / parameters.terms_per_record
     judged = verdict(parameters, noise, std, labels=len(values), records=records, units=units)
     found = judged.in_times(records)
-    if above + discovered < min(FEWEST, vocabulary_size / 10):
+    common = listed[:_COMMON]
+    said = at_least(float(common.sum()), std * math.sqrt(common.size))
+    if not said and above + discovered < min(FEWEST, listed.size / 10):
         found = found.unsaid(parameters.tongue, expected=plan.forecast.verdict)
     return Facts(tuple(entries), verdict=found)
