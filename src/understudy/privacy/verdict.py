@@ -160,12 +160,9 @@ class Verdict:
                 if spent
                 else "the result would be mostly chance; do not spend this budget"
             )
-        if self.level == "good" and self.basis in ("topics", "tokens"):
-            return (
-                f"common themes {'come' if spent else 'will come'} through. This says nothing about how the texts read"
-            )
-        if self.level == "good":
+        if self.level == "thin":
+            survive = f"only {self.survives} are nearly sure to survive"
+            return survive if self.survives else "noise nearly drowns the data"
+        if self.basis not in ("topics", "tokens"):
             return "the private texts come through clearly"
-        if not self.survives:
-            return "noise nearly drowns the data"
-        return f"only {self.survives} are nearly sure to survive"
+        return f"common themes {'come' if spent else 'will come'} through. This says nothing about how the texts read"

@@ -241,10 +241,10 @@ def verdict(
     if parameters.top_terms is not None:
         return found
     least = math.ceil(RELEASED[parameters.noise] * counts * records_per_term(parameters))
-    whose = f"{units} of a label or topic" if labels > 1 else units
+    who = f"{least:,} {units}{' of a label or topic' if labels > 1 else ''}"
     first = f"first {parameters.terms_per_record} vocabulary terms"
     among = f"the {first} of each text" if units == "owners" else f"their {first}"
-    return replace(found, survives=f"words that at least {least:,} {whose} have among {among}")
+    return replace(found, survives=f"words that at least {who} have among {among}")
 
 
 RELEASED: Mapping[NoiseKind, float] = {"gaussian": 3.5, "laplace": 5.0}

@@ -187,8 +187,7 @@ def noise_check(
     ]
     weight = at_least(float(values.sum()), noise * math.sqrt(values.size))
     records = 2 * weight * records_per_term(parameters) / parameters.terms_per_record
-    judged = verdict(parameters, noise, std, labels=len(values), records=records, units=units)
-    found = judged.in_times(records)
+    found = verdict(parameters, noise, std, labels=len(values), records=records, units=units).in_times(records)
     common = listed[:_COMMON]
     said = at_least(float(common.sum()), std * math.sqrt(common.size))
     if not said and above + discovered < min(FEWEST, listed.size / 10):
