@@ -231,7 +231,7 @@ def test_another_ledger_or_none_says_nothing_and_none_is_begun(tmp_path: Path) -
     ("level", "word", "shape"), [("noise", "Noise", "stamp"), ("thin", "Weak", "banner"), ("good", "Good", "good")]
 )
 def test_the_verdict_stands_on_top_of_both_reports(tmp_path: Path, level: str, word: str, shape: str) -> None:
-    verdict = Verdict(level, "topics", 0.5)  # type: ignore[arg-type]
+    verdict = Verdict(level, "topics")  # type: ignore[arg-type]
     folder = make_run(tmp_path / "run", statement=replace(made_statement(), verdict=verdict))
     measure(folder)
     paths = write_reports(folder, embedder=None)
