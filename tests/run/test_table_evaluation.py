@@ -19,7 +19,7 @@ import understudy as us
 from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.evaluate.metrics import overview
 from understudy.evaluate.metrics.results import load_evaluation
-from understudy.evaluate.synthetic import read_synthetic, table_sha256
+from understudy.evaluate.synthetic import SyntheticFile, read_synthetic
 from understudy.report import write_reports
 from understudy.report.views import recipe
 from understudy.run.outputs import OutputFolder
@@ -66,7 +66,7 @@ def test_every_format_is_the_same_table_and_measured_alike_with_the_columns_of_t
     for output_format in ("parquet", "csv", "jsonl"):
         made = run()
         in_format({"output": made.root}, output_format)
-        hashes.add(table_sha256(made.synthetic_file(output_format)))
+        hashes.add(SyntheticFile.at(made.synthetic_file(output_format)).sha256())
         found.append(us.evaluate(tmp_path / "notes.csv", made.root, **FEW))
         shutil.rmtree(made.root)
     assert len(hashes) == 1
