@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import yaml
 from clinic import in_format, write_csv
@@ -192,6 +193,17 @@ def test_classifiers_of_columns_can_be_left_out(tmp_path: Path, run: Callable[..
         column_classifiers=False,
     )  # fmt: skip
     assert {each.metric.name for each in found.values} == {"accuracy", "macro_f1"}
+
+
+def test_a_result_in_memory_is_read_as_its_table_writes_dates() -> None:
+    dates = [f"{day:02d}.{month:02d}.2024" for day, month in zip(range(1, 29), list(range(1, 13)) * 3, strict=False)]
+    table = pa.table({"note": ["a sore knee", "a warm hand"] * 14, "opened": dates})
+    columns: dict[str, Any] = {"columns": "opened=2024-01-01..2024-12-31/12", "formats": "de", "language": "en"}
+    options: dict[str, Any] = {"llm": "none", "records": 5, "insecure_noise_seed": 1, "dataset": "knees", **columns}
+    made = us.run(table, us.Budget(3, "1e-6"), text="note", **options)
+    assert made.to_arrow().schema.field("opened").type == pa.string()
+    assert us.evaluate(table, made, text="note", **FEW).values
+    assert us.evaluate(table, made, text="note", columns=columns["columns"], formats="de", **FEW).values
 
 
 @pytest.mark.parametrize("label", ["department", "ward*night"])
