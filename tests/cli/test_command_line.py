@@ -23,10 +23,10 @@ from run_fixtures import Said, runs_charged
 import understudy as us
 from understudy.base.errors import ModelError
 from understudy.cli import VERBS
-from understudy.cli.making import is_plain
 from understudy.cli.options import given
 from understudy.methods.registry import method_class
 from understudy.release import Release
+from understudy.run.defaults import is_plain
 from understudy.run.settings import RunConfig, json_schema, run_config
 
 ROOT = Path(__file__).parents[2]

@@ -130,7 +130,7 @@ def test_the_recipe_is_a_configuration_of_the_same_run(tmp_path: Path) -> None:
     assert tuple(config.labels or ()) == LABELS
     assert Budget(config.epsilon, config.delta) == release.statement.budget  # type: ignore[arg-type]
     assert (config.records_per_label, config.records, config.llm) == (10, None, "builtin")
-    assert Job(config, charges=True, generates=True).wanted.said
+    assert Job(config, generates=True).wanted.said
 
 
 @pytest.mark.parametrize(

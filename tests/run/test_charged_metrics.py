@@ -20,7 +20,7 @@ import understudy as us
 from understudy.base.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ResumeError
 from understudy.corpus.write import write_table
 from understudy.evaluate.charged import ChargedMetrics, MetricCounts
-from understudy.evaluate.synthetic import read_evaluation, read_released, table_sha256
+from understudy.evaluate.synthetic import SyntheticFile, read_evaluation, read_released
 from understudy.evaluate.tables import read_sample
 from understudy.ledger import Ledger
 from understudy.privacy.guarantee import Budget
@@ -89,7 +89,7 @@ def test_metrics_are_booked_as_a_run_of_their_own_and_once(tmp_path: Path, made:
     named = [each["metric"]["name"] for each in found["values"]]
     assert {"records", "label_share", "length_share", "accuracy"} == set(named)
     assert not any(each["reads_private"] for each in found["values"])
-    assert found["table_sha256"] == table_sha256(made.synthetic_file("parquet"))
+    assert found["table_sha256"] == SyntheticFile.at(made.synthetic_file("parquet")).sha256()
     first = made.metrics_file.read_bytes()
     made.metrics_file.unlink()
     us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
@@ -329,7 +329,7 @@ def test_texts_that_were_generated_into_a_folder_of_their_own_may_be_charged_for
     assert result.folder is not None
     words = {"text": "note", "label": "department", "labels": "cardiology,dermatology"}
     us.evaluate(tmp_path / "notes.csv", result.folder.root, **options(tmp_path, **words))
-    assert released(result.folder)["table_sha256"] == table_sha256(result.folder.synthetic_file("csv"))
+    assert released(result.folder)["table_sha256"] == SyntheticFile.at(result.folder.synthetic_file("csv")).sha256()
 
 
 def test_metrics_stand_beside_the_same_texts_saved_in_another_format(tmp_path: Path, made: OutputFolder) -> None:

@@ -26,7 +26,7 @@ from understudy.evaluate.metrics.results import Evaluation, load_evaluation
 from understudy.evaluate.metrics.utility.classifiers import KINDS
 from understudy.evaluate.metrics.value import MetricValue
 from understudy.evaluate.parameters import CLASSIFIERS, EvaluationParameters
-from understudy.evaluate.synthetic import table_sha256
+from understudy.evaluate.synthetic import SyntheticFile
 from understudy.methods.registry import load_release
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
@@ -60,7 +60,7 @@ def test_an_output_folder_says_how_the_columns_of_the_real_table_are_called(
     assert said.out == ""
     found = load_evaluation(made.evaluation_file)
     assert named(found).keys() == {"fidelity", "utility", "leakage"}
-    assert found.table_sha256 == table_sha256(made.synthetic_file("parquet"))
+    assert found.table_sha256 == SyntheticFile.at(made.synthetic_file("parquet")).sha256()
     assert found.overview is not None
     assert set(found.overview.profiles) == {"real", "synthetic"}
     assert set(found.overview.profiles["real"].labels) == set(LABELS)

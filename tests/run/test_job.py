@@ -12,7 +12,7 @@ import yaml
 from clinic import settings
 from run_fixtures import Said, runs_charged
 
-from understudy.base.errors import ConfigError
+from understudy.base.errors import ConfigError, CorpusError
 from understudy.cli import options
 from understudy.run import defaults as decided
 from understudy.run.job import Job
@@ -21,6 +21,14 @@ from understudy.run.settings import RunConfig, run_config
 
 VALUES = {"data": "notes.csv", "text": "note", "label": "ward", "labels": "a,b", "epsilon": 4, "delta": "1e-6"}
 COLUMNS = "age=0..9/3"
+
+
+@pytest.fixture(autouse=True)
+def table(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path_factory.mktemp("here"))
+    path = Path("notes.csv")
+    path.write_text("note,ward,age\n")
+    return path
 
 
 def config(**changes: Any) -> RunConfig:
@@ -46,6 +54,18 @@ def test_what_a_run_refuses_its_plan_refuses(changes: dict[str, Any], problem: s
     assert Job(config(), **verb).promise.dataset == "notes"
     with pytest.raises(ConfigError, match=problem):
         Job(config(**changes), **verb)
+
+
+@pytest.mark.parametrize("changes", [{"labels": None}, {"records_per_label": 3}, {}])
+def test_a_column_that_the_file_lacks_is_an_error_before_all_others_where_it_is_read(
+    changes: dict[str, Any], table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.write_text("note\n")
+    with pytest.raises(CorpusError, match="no column 'ward'"):
+        Job(config(**changes), charges=True, generates=True)
+    assert Job(config()).promise.dataset == "notes", "a plan reads no file"
+    monkeypatch.setattr(decided, "begun_settings", lambda *_: {"guide": False})
+    assert Job(config(output="out"), charges=True, generates=True).table, "a run that began may not need its table"
 
 
 def test_a_release_does_not_ask_what_is_to_be_generated() -> None:
