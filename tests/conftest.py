@@ -211,13 +211,13 @@ def privacy_losses_once() -> Iterator[None]:
 
 
 FINE, COARSE = 1e-4, 1e-3
+# Of privacy losses: the accountant's own; where whole runs are tested one that is faster, and says a little more.
 GRID = [FINE]
-"""Of privacy losses: the accountant's own; where whole runs are tested one that is faster, and says a little more."""
 WHOLE_RUNS = {"audit", "engine", "run", "test_the_examples_of_a_page_run"}
 
 
+# Numbers of a value that are sampled exactly where whole runs are tested.
 EXACT = 256
-"""Numbers of a value that are sampled exactly where whole runs are tested."""
 LONG_VALUES = [False]
 QUICK_NOISE = WHOLE_RUNS - {"audit"} | {"test_the_examples_in_docstrings_are_true"}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from clinic import LABELS, FakeChat, rows, settings
-from run_fixtures import runs_charged
+from run_fixtures import UseChat, runs_charged
 from word_embedder import WordEmbedder
 
 import understudy as us
@@ -121,9 +121,7 @@ def test_a_run_names_each_model_before_it_loads_it_once(tmp_path: Path, monkeypa
     assert said.index("Reading the private records.") < said.index(EMBEDDING)
 
 
-def test_a_run_tells_its_texts_beforehand_and_one_by_one(
-    method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat]
-) -> None:
+def test_a_run_tells_its_texts_beforehand_and_one_by_one(method: us.DPKPS, use_chat: UseChat) -> None:
     use_chat(FakeChat())
     told: list[tuple[str, int, int]] = []
     listener = us.Listener(progress=lambda *each: told.append(each))
@@ -148,7 +146,7 @@ def interrupting(after: int) -> Callable[[ChatRequest], Completion]:
 
 @pytest.mark.parametrize("in_a_loop", [False, True])
 def test_an_interrupted_run_says_how_to_resume_or_what_is_lost_and_the_same_call_does(
-    tmp_path: Path, method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat], in_a_loop: bool
+    tmp_path: Path, method: us.DPKPS, use_chat: UseChat, in_a_loop: bool
 ) -> None:
     said: list[str] = []
     kept: dict[str, Any] = {"ledger": str(tmp_path / "ledger.sqlite"), "output": tmp_path / "out"}
