@@ -543,10 +543,7 @@ def _without_text(session: Session, named: Chat, made: Release) -> str:
     return f"{check}, and `understudy generate {file} --output ELSEWHERE` asks another model: both cost no budget."
 
 
-def _unpaced(_seconds: float, _answers: int) -> None: ...
-
-
-def load_chat(named: Chat, listener: Listener, paced: Callable[[float, int], None] = _unpaced) -> ChatModel:
+def load_chat(named: Chat, listener: Listener, paced: Callable[[float, int], None] = lambda _s, _a: None) -> ChatModel:
     """Load the language model; report it if that takes seconds."""
     options: dict[str, Any] = {"extra_body": named.extra_body} if named.extra_body else {}
     if preset_of(named.llm) is not None:
