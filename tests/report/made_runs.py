@@ -29,8 +29,8 @@ from understudy.run.table import SyntheticTable
 from understudy.text.records import SyntheticRecord
 
 LABELS = ("cardiology", "neurology", "skin")
+# Stands everywhere in the private half of a made-up run, and nowhere else.
 PLANTED = "zyxomma-private-string"
-"""Stands everywhere in the private half of a made-up run, and nowhere else."""
 
 ACCURACY = Metric(
     "utility", "accuracy", "Accuracy on real texts", "Share that is right, in [0, 1].", "Paper 1", "higher"

@@ -233,13 +233,13 @@ def table(folder: OutputFolder, **options: Any) -> Path:
     return path
 
 
+# A text, how often it stands there, and how the table is written.
 BOMBS: dict[str, tuple[str, int, dict[str, Any]]] = {
     "rows": ("x", 2_500_000, {}),
     "rows in another codec": ("x", 2_500_000, {"compression": "zstd"}),
     "one long text often": ("y" * 1_000_000, 1500, {}),
     "one long text in another codec": ("y" * 1_000_000, 20, {"compression": "zstd"}),
 }
-"""A text, how often it stands there, and how the table is written."""
 
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)

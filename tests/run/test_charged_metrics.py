@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from clinic import in_format, rows, settings, write_csv
-from run_fixtures import Said, run, runs_charged
+from run_fixtures import Command, run, runs_charged
 from secret_fixtures import protecting
 
 import understudy as us
@@ -188,7 +188,7 @@ def test_an_owner_of_too_many_records_is_refused_before_the_charge(
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_how_few_records_there_are_does_not_show_in_how_a_charged_evaluation_ends(
-    tmp_path: Path, count: int, understudy: Callable[..., Said]
+    tmp_path: Path, count: int, understudy: Command
 ) -> None:
     write_csv(tmp_path / "notes.csv", rows(count))
     made = run_with_room(tmp_path)
@@ -414,7 +414,7 @@ def test_the_private_folder_of_copied_texts_is_its_owner_s_alone(tmp_path: Path,
 
 
 def test_without_noise_the_counts_are_exact_nothing_is_charged_and_it_is_said(
-    tmp_path: Path, made: OutputFolder, understudy: Callable[..., Said]
+    tmp_path: Path, made: OutputFolder, understudy: Command
 ) -> None:
     words = ("--embedder", "none", "--metrics", "leakage", "--charge-metrics", "0.5", "--insecure-no-noise")
     said = understudy("evaluate", str(tmp_path / "notes.csv"), str(made.root), *words, code=0)

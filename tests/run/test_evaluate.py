@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from clinic import LABELS, rows, settings, write_csv
 from local_fixtures import make_llama
-from run_fixtures import Said, run
+from run_fixtures import Command, run
 
 import understudy as us
 from understudy.base.errors import ReleaseError, UnderstudyError
@@ -51,7 +51,7 @@ def named(evaluation: Evaluation) -> dict[str, set[str]]:
 
 
 def test_an_output_folder_says_how_the_columns_of_the_real_table_are_called(
-    tmp_path: Path, made: OutputFolder, understudy: Callable[..., Said]
+    tmp_path: Path, made: OutputFolder, understudy: Command
 ) -> None:
     before = {path.name: path.read_bytes() for path in made.shareable.iterdir()}
     said = understudy(
@@ -72,7 +72,7 @@ def test_an_output_folder_says_how_the_columns_of_the_real_table_are_called(
 
 
 def test_no_text_and_no_figure_is_printed_unless_asked_for(
-    tmp_path: Path, made: OutputFolder, understudy: Callable[..., Said]
+    tmp_path: Path, made: OutputFolder, understudy: Command
 ) -> None:
     table = rows()
     table[3]["note"] += " Zebra"

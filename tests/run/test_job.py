@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from clinic import settings
-from run_fixtures import Said, runs_charged
+from run_fixtures import Command, runs_charged
 
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.cli import options
@@ -144,7 +143,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_plan_check_run_evaluate_generate_and_report_take_one_file(
-    tmp_path: Path, file: Path, understudy: Callable[..., Said]
+    tmp_path: Path, file: Path, understudy: Command
 ) -> None:
     config = ("--config", str(file))
     for verb in ("plan", "check", "run"):
@@ -159,7 +158,7 @@ def test_plan_check_run_evaluate_generate_and_report_take_one_file(
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
-def test_a_name_that_no_verb_knows_is_an_error_in_each(file: Path, understudy: Callable[..., Said]) -> None:
+def test_a_name_that_no_verb_knows_is_an_error_in_each(file: Path, understudy: Command) -> None:
     file.write_text(file.read_text() + "epsilonn: 3\n")
     for words in (["plan"], ["check"], ["run"], ["evaluate"], ["audit", "run"]):
         config = [str(file)] if words[0] == "audit" else ["--config", str(file)]
@@ -168,7 +167,7 @@ def test_a_name_that_no_verb_knows_is_an_error_in_each(file: Path, understudy: C
 
 
 def test_a_verb_that_refuses_what_it_does_not_mean_refuses_the_file(
-    file: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    file: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The twin."""
     monkeypatch.setattr(options, "known_names", lambda values: set[str]())
@@ -176,7 +175,7 @@ def test_a_verb_that_refuses_what_it_does_not_mean_refuses_the_file(
 
 
 def test_a_run_that_ended_says_first_what_is_free_and_then_what_is_charged(
-    tmp_path: Path, file: Path, understudy: Callable[..., Said]
+    tmp_path: Path, file: Path, understudy: Command
 ) -> None:
     assert understudy("run", "--config", str(file)).code == 0
     said = understudy("run", "--config", str(file), "--records", "12", code=0)
@@ -189,7 +188,7 @@ def test_a_run_that_ended_says_first_what_is_free_and_then_what_is_charged(
     assert said.err.index("understudy generate") < said.err.index("charge the budget a second time")
 
 
-def test_help_marks_what_is_free_to_change(understudy: Callable[..., Said]) -> None:
+def test_help_marks_what_is_free_to_change(understudy: Command) -> None:
     words: Any = " ".join(understudy("run", "--help-all").out.split())
     for name, free in {"--records INTEGER": True, "--llm TEXT": True, "--epsilon TEXT": False, "--seed": False}.items():
         about = words.partition(name)[2].partition(" --")[0]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from clinic import flags, rows, settings, write_csv
-from run_fixtures import Said
+from run_fixtures import Command
 
 import understudy as us
 from understudy.methods.facts import PublicFacts
@@ -75,7 +74,7 @@ def test_a_run_says_it_before_the_charge_and_states_it_by_what_was_released(tmp_
     assert f"Usefulness: <strong>{statements[0].usefulness}</strong>" in page
 
 
-def test_a_plan_and_show_have_it_first(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_a_plan_and_show_have_it_first(tmp_path: Path, understudy: Command) -> None:
     values = settings(tmp_path, guide=False)
     words = list(flags({**values, "expected_records": 10_000}))
     assert (

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from pydantic import PrivateAttr
 
 from understudy.base.errors import ConfigError
 from understudy.corpus import Corpus, TableSource, read_corpus
@@ -183,9 +185,15 @@ class Chat(settings.ModelParameters, settings.PlanParameters, use_attribute_docs
 class PublicEmbedder(settings.EmbedderParameters, use_attribute_docstrings=False):
     """The embedder that the user named."""
 
-    def load(self, private: Path, form: TextForm = PLAIN) -> Embedder:
-        """Load the embedder, which stores vectors in ``private`` and embeds the contents of texts of this form."""
-        found = remembering(catalog.load_embedder(self.embedder), private)
+    _loaded: dict[Path, Embedder] = PrivateAttr(default_factory=dict)
+
+    def load(self, private: Path, form: TextForm = PLAIN, *, say: Callable[[str], None]) -> Embedder:
+        """Return the embedder, loaded once, which stores vectors in ``private`` and embeds the contents of texts of
+        this form."""
+        if private not in self._loaded:
+            say(f"Loading the embedder {self.embedder}.")
+            self._loaded[private] = remembering(catalog.load_embedder(self.embedder), private)
+        found = self._loaded[private]
         return ContentsEmbedder(found, form) if form else found
 
 
