@@ -16,7 +16,7 @@ import pytest
 from clinic import LABELS, TERMS, FakeChat, rows, settings, write_csv
 from evolution_fixtures import DIMENSION, OF_KPS, WordEmbedder, evolving, use_embedder, varied
 from numpy.typing import NDArray
-from run_fixtures import Said, release, run, runs_charged
+from run_fixtures import Command, UseChat, release, run, runs_charged
 from sample_releases import dp_kps
 from script_model import ScriptModel, echo
 
@@ -339,7 +339,7 @@ def test_what_is_kept_speaks_for_its_label_more_often_than_without_a_guide(
 
 
 def test_texts_that_could_not_be_had_are_made_up_for_by_others_and_else_reported(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
+    tmp_path: Path, use_chat: UseChat
 ) -> None:
     def sometimes(request: ChatRequest) -> Completion:
         return varied(request) if int(request.key("x")[:8], 16) % 2 else Completion("", "stop", 9, 9)
@@ -411,7 +411,7 @@ def test_of_texts_that_a_release_holds_those_are_chosen_that_are_wanted(held: Re
 # -- what is done with a run afterwards -------------------------------------------------------------------------------
 
 
-def test_a_run_with_a_guide_is_shown_evaluated_and_reported(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_a_run_with_a_guide_is_shown_evaluated_and_reported(tmp_path: Path, understudy: Command) -> None:
     run(guided(tmp_path, epsilon="3"))
     shown = understudy("show", str(tmp_path / "out" / "release" / "dp-kps.release"), "--json")
     assert json.loads(shown.out)["parameters"]["guide"] is True

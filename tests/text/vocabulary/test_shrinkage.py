@@ -26,11 +26,11 @@ from understudy.text.vocabulary.shrinkage import (
 )
 
 UNIT_NOISE: dict[NoiseKind, Any] = {"gaussian": stats.norm(), "laplace": stats.laplace(scale=0.5**0.5)}
+# The same without scipy's checks: an integral asks hundreds of times.
 DENSITY: dict[NoiseKind, Callable[[float], float]] = {
     "gaussian": lambda x: math.exp(-x * x / 2) / math.sqrt(2 * math.pi),
     "laplace": lambda x: math.exp(-math.sqrt(2) * abs(x)) / math.sqrt(2),
 }
-"""The same without scipy's checks: an integral asks hundreds of times."""
 kinds = pytest.mark.parametrize("kind", UNIT_NOISE)
 
 
