@@ -43,6 +43,10 @@ class _Texts:
     asked: list[Sequence[str]] = field(default_factory=list)
 
 
+_Asked = tuple[Sequence[str], ChatRequest]  # phrases, and the request for a text around them
+_Answered = tuple[Sequence[str], ChatRequest, Completion]
+
+
 @dataclass(frozen=True)
 class Writer:
     """Writes texts with a chat model. Without one, a text is the phrases of its seed joined by ", "."""
@@ -119,9 +123,8 @@ class Writer:
             some = range(len(best), end)
             answers = iter(asker.ask([request for index in some for _, request in tried[index]]))
             for index in some:
-                row = rows[index]
-                own = [(*one, self._in_form(next(answers), row)) for one in tried[index]]
-                phrases, request, answer = max(own, key=lambda one: self._rank(one[0], one[1].messages, row, one[2]))
+                own = [(*one, self._in_form(next(answers), rows[index])) for one in tried[index]]
+                phrases, request, answer = self._best(own, rows[index])
                 asked.append(phrases)
                 requests.append(request)
                 best.append(answer)
@@ -130,8 +133,7 @@ class Writer:
                     self._fill(asker, texts)
                 self.end_if_useless(asker, best, asked, requests)
         self._fill(asker, texts)
-        for _ in range(_SECOND_THOUGHTS):
-            self._repeat(asker, texts, [index for index, each in enumerate(best) if senseless(each)])
+        self._think_again(asker, texts, tried)
         for _ in range(self.template.settings.repair):
             missing = {index: missing_phrases(best[index].text, asked[index]) for index in range(len(seeds))}
             repairs = {
@@ -157,7 +159,7 @@ class Writer:
             records.append(SyntheticRecord(answer.text.strip(), seed.label, provenance, columns))
         return records
 
-    def _requests(self, seed: Seed, number: int, row: Row | None) -> list[tuple[Sequence[str], ChatRequest]]:
+    def _requests(self, seed: Seed, number: int, row: Row | None) -> list[_Asked]:
         """Return a seed's requests, each with the phrases that it asks for."""
         if self.trained:
             asked = choices(seed.phrases, self.calls_per_seed)
@@ -170,6 +172,26 @@ class Writer:
         for _ in range(1 if self.form is None else self.form.tries):
             blank = [place for place, each in enumerate(texts.best) if each.blank and each.finish_reason != "failed"]
             self._repeat(asker, texts, blank)
+
+    def _think_again(self, asker: Asker, texts: _Texts, tried: Sequence[Sequence[_Asked]]) -> None:
+        """Ask again for texts that the writer itself takes for senseless, last around the first phrases that were
+        ``tried``, and keep the best answer."""
+        best, asked, requests = texts.best, texts.asked, texts.requests
+        for turn in range(_SECOND_THOUGHTS):
+            others = {
+                place: tried[place][-1 - turn % len(tried[place])]
+                for place, answer in enumerate(best)
+                if answer.sense is not None and answer.sense < _SENSIBLE
+            }
+            answers = asker.ask([request for _, request in others.values()], again=True)
+            for (place, other), answer in zip(others.items(), answers, strict=True):
+                row = texts.rows[place]
+                own = [(asked[place], requests[place], best[place]), (*other, self._in_form(answer, row))]
+                asked[place], requests[place], best[place] = self._best(own, row)
+                texts.tries[place] += 1
+
+    def _best(self, answered: Sequence[_Answered], row: Row | None) -> _Answered:
+        return max(answered, key=lambda one: self._rank(one[0], one[1].messages, row, one[2]))
 
     def _repeat(self, asker: Asker, texts: _Texts, places: Sequence[int]) -> None:
         """Ask for some texts once more, and keep whichever answer is better."""
@@ -383,12 +405,7 @@ class Asker:
         return "" if self._done or not self._problems else self._problems.most_common(1)[0][0]
 
 
-_SECOND_THOUGHTS = 2  # times to ask again for a text that the writer itself takes for senseless
-
-
-def senseless(answer: Completion) -> bool:
-    """Return whether the model itself judges that most readers would find no sense in its answer."""
-    return answer.sense is not None and answer.sense < 0.5
+_SENSIBLE, _SECOND_THOUGHTS = 0.5, 2  # a text that makes less sense is asked for again, so many times
 
 
 _REPETITIVE = 0.6  # share of distinct words below which an answer is repetitive

@@ -11,8 +11,8 @@ from itertools import cycle, islice, pairwise
 from understudy.models.types import Message
 from understudy.text.vocabulary.terms import is_telling, load_vocabulary
 
-ANSWERS = 4
-"""Answers to each seed by default, the best of which is kept: two around its four rarest phrases, two around pairs.
+ANSWERS = 3
+"""Answers to each seed by default, the best of which is kept: one around its four rarest phrases, two around pairs.
 
 More phrases in one short text, and frequent words ("when", "get"), made texts of so small a model senseless."""
 TEMPERATURE = 0.5
