@@ -77,9 +77,9 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
         source: the table, in place of the files that the configuration names.
     """
     config.part(Table).require_header()  # a wrong name or delimiter is reported before anything else
-    if config.epsilon or config.secret_prior:
-        for warning in Job(config, charges=source is None).warnings:  # checks of public facts
-            listener.say(f"Warning: {warning}")
+    budget = config.epsilon or config.secret_prior
+    for warning in Job(config, charges=source is None).warnings if budget else config.ledger_warnings:  # public facts
+        listener.say(f"Warning: {warning}")
     table = Table.of(config)
     with ExitStack() as stack:
         if config.output is None:
