@@ -431,7 +431,9 @@ def test_a_refused_title_is_told_with_the_reason(
     chat = FakeChat(lambda _request: Completion("", "failed", error="down"))
     monkeypatch.setattr("understudy.models.catalog.load_chat", lambda _spec, **_options: chat)
     words = ("--data", str(tmp_path / "notes.jsonl"), "--text", "text", "--language", "en", "--embedder", "fake")
-    said = understudy("topics", *words, "--topics", "3", "--epsilon", "9", "--llm", "x", "--output", str(tmp_path / "o"))
+    said = understudy(
+        "topics", *words, "--topics", "3", "--epsilon", "9", "--llm", "x", "--output", str(tmp_path / "o")
+    )
     assert said.code == 0, said.err
     assert "3 of 3 titles are refused (3 not answered): these topics keep their names." in said.err
     assert "stars" not in said.err

@@ -103,7 +103,7 @@ class TableParameters(OwnerParameters):
     """Read the label set from the data (it is then not protected)."""
     columns: str | dict[str, Any] | None = None
     """Typed columns next to the text, each with its declared domain: ``"priority=low|high; paid=0.0..99.9/20; urgent;
-    opened=2024-01-01..2024-12-31/12"``, or ``@FILE`` in YAML (docs/tables.md)."""
+    opened=2024-01-01..2024-12-31/12; id=identifier P-####"``, or ``@FILE`` in YAML (docs/tables.md)."""
     formats: Ablation[Operational[str | dict[str, Any] | None]] = None
     """How typed columns are written in CSV and JSON lines: ``de`` (31.12.2024, 1.234,56, ja/nein), ``fr``, ``en-GB``,
     ``en-US``, or ``{date: "%d.%m.%Y", number: "1.234,56", boolean: "ja|nein", missing: ["k. A."]}``."""
