@@ -107,14 +107,14 @@ def variable(name: str) -> str:
     return PREFIX + name.lstrip("-").replace("-", "_").replace(" ", "_").upper()
 
 
-def origins(error: UnderstudyError, origins: Mapping[str, tuple[str, str]], words: Iterable[str]) -> str:
+def origins(error: UnderstudyError, places: Mapping[str, tuple[str, str]], words: Iterable[str]) -> str:
     """Return a line for each place, other than the command line (``words``), that sets options of an error."""
     if os.environ.get(LEDGER) and not {word.partition("=")[0] for word in words} & {"--ledger"}:
-        origins = {"ledger": ("the environment", LEDGER), **origins}
+        places = {"ledger": ("the environment", LEDGER), **places}
     found: dict[str, list[str]] = {}
     for name in flags_in(f"{error.problem} {error.cure}"):
-        if name in origins:
-            place, there = origins[name]
+        if name in places:
+            place, there = places[name]
             found.setdefault(place, []).append(there)
     return "\n".join(f"Set in {place}: {', '.join(names)}." for place, names in found.items())
 
