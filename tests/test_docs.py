@@ -54,13 +54,13 @@ def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+# (epsilon, delta) in words that say more than it: delta is no chance that the factor e^epsilon fails.
 WRONG_PROMISE = re.compile(
     r"except\s+(?:with\s+(?:a\s+)?probability|for\s+a\s+share)|(?:save|but)\s+for\s+a\s+share|"
     r"changes?\s+(?:the\s+\S+\s+(?:of\s+\S+\s+)*)?by\s+(?:at\s+most\s+)?a\s+factor|"
     r"probability\s+(?:of\s+a\s+failure|that\s+the\s+promise\s+fails)",
     re.IGNORECASE,
 )
-"""(epsilon, delta) in words that say more than it: delta is no chance that the factor e^epsilon fails."""
 
 
 def anchors(page: Path) -> set[str]:
@@ -259,6 +259,7 @@ def test_an_example_that_does_not_run_is_noticed() -> None:
             run_shell(line)
 
 
+# Flags of other programs that pages name.
 OF_OTHERS = {
     "benchmarks": "sizes dry-run page set sweep out table most test plain only",
     "benchmarks.papers, evolution and exemplars": "budgets examples kde per-label per-subset voc",
@@ -268,7 +269,6 @@ OF_OTHERS = {
     "servers of models": "api-key ctx-size generation-config parallel",
     "the method of docs/adding-a-method.md": "words words-per-record",
 }
-"""Flags of other programs that pages name."""
 
 
 def flags(command: click.Command) -> Iterator[click.Parameter]:

@@ -31,8 +31,8 @@ MODULES = [
     for file in sorted(SOURCE.rglob("*.py"))
     if ">>> " in file.read_text("utf-8")
 ]
+# Values of privacy/ that hold private data, or that only another function of their module makes.
 OF_PRIVATE_VALUES = {"AddedCharges", "Draws", "Run", "Sample", "SampleOf", "SealedValue"}
-"""Values of privacy/ that hold private data, or that only another function of their module makes."""
 
 
 @pytest.fixture(scope="module")

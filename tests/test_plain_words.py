@@ -17,13 +17,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+# Globs below the repository's root; benchmarks/writer.md quotes texts that models wrote.
 ROOTS = ["README.md", "docs/*.md", "docs/decisions/*.md", "benchmarks/[!w]*.md"]
-"""Globs below the repository's root; benchmarks/writer.md quotes texts that models wrote."""
+# Folders of src/understudy.
 SOURCES = sorted(path.name for path in (ROOT / "src" / "understudy").iterdir() if (path / "__init__.py").exists())
-"""Folders of src/understudy."""
 _BE = "(?:is|are|was|were)"
 _MADE = "Protected|Taken|Released|Told|Kept|Refused|Left|Asked|Made|Given|Drawn|Shown|Counted|Read|Stored|Meant|Needed"
 _BOX = "file|folder|table|page|record|text|ledger|database|prompt|release|Release|column|row|list|owner|zip|report"
+# Why a phrase is refused, and the pattern of its kind.
 DIALECT = {
     "a sentence begins with its participle": rf"(?:^|[.:;!?|]\s+)(?:{_MADE}) {_BE}\b",
     "'none' for 'not a'": rf"\b[Nn]one (?:where|of what|of which)\b|(?<![Tt]here )\b{_BE} none\b"
@@ -49,7 +50,6 @@ DIALECT = {
     "a plural in brackets": r"(?<![\w(])(?!sqrt|http)[a-z]{3,}\(e?s\)",
     "the verb comes before who acts": r"\bsays shows?\b|\bnobody gets\b|\bShares are of\b|\bholds is\b",
 }
-"""Why a phrase is refused, and the pattern of its kind."""
 
 
 def prose(text: str) -> str:
@@ -68,38 +68,7 @@ def dialect(text: str) -> list[tuple[str, str]]:
 
 
 def test_every_kind_of_dialect_is_found() -> None:
-    for once in (
-        "Thin: the private texts hardly stand above the noise; about 3,600 owners would do.",
-        "Thin: only what one text in 17 says shows.",
-        "Guide on: it pays: the embedder reads each text.",
-        "weight above which a term stands out from chance: 16.97",
-        "share of what sets a label apart that is no noise",
-        "terms that stand clear of it, by 3 standard deviations",
-        "Protected is one owner, all of its records, of which at most 5 are used",
-        "Take any one unit. The probability of any outcome",
-        "whoever guesses from it whether one given unit was in the data",
-        "Above the line nobody gets, whatever they know.",
-        "Shares are of mu squared of Gaussian differential privacy, which adds up.",
-        "They are a reader's guess, and are no quotation",
-        "What one owner holds is.",
-        "Each method's signal is another thing, so the lines do not rank the methods.",
-        "Get the file again from its maker; its maker deletes it and repeats the release",
-        "Take everything that could ever be seen in what leaves",
-        "in any language that writes its words apart",
-        "A value of this kind, None where it is none.",
-        "None of what is no transcript.",
-        "stored values are told by their places in it",
-        "This with the arrays of what was released beside it.",
-        "so many of the prompt and of the target each",
-        "what was not used for longest goes for it",
-        "made by whoever comes first",
-        "Whatever it raises is told without its message",
-        "what lies beside it is another's",
-        "all that their bits hang on",
-        "The half of a method that its Release being a tuned model decides.",
-        "have it mended",
-        "noisy counts of 2 label(s)",
-    ):
+    for once in Path(__file__).with_name("dialect.txt").read_text("utf-8").splitlines():
         assert dialect(once), once
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+# What hatchling adds by itself.
 ALWAYS = {".gitignore", "PKG-INFO", "pyproject.toml"}
-"""What hatchling adds by itself."""
 
 
 def tracked() -> set[str]:

@@ -489,9 +489,10 @@ def export(
     from understudy.report.export import export_run
 
     require_local(output)
+    folder, path = _folder(made), Path(output)
     written: dict[str, Any] = {"document_type": document_type, "system": system, "like": like}
-    export_run(_folder(made), to=to, output=Path(output), provenance=provenance, **written)
-    return Path(output)
+    export_run(folder, to=to, output=path, provenance=provenance, **written)
+    return path
 
 
 def _folder(made: Result | Folder) -> OutputFolder:

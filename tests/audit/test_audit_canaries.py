@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from understudy.audit import running
 from understudy.audit.canaries import (
     CORPUS,
     Canaries,
@@ -28,19 +29,6 @@ from understudy.audit.canaries import (
     vocabulary_of,
 )
 from understudy.audit.result import area_under_curve, guess_rules, judge, true_positive_rate
-from understudy.audit.running import (
-    EMBEDDING,
-    NGRAM,
-    RELEASE,
-    TERMS,
-    NGramModel,
-    attacks_of,
-    embedding_scores,
-    groups_of,
-    ngram_scores,
-    score,
-    term_scores,
-)
 from understudy.base.errors import ConfigError, CorpusError, ResumeError
 from understudy.corpus.secrets import records_per_secret, secret_finder
 from understudy.methods.dp_kps.plan import DPKPSParameters, make_plan
@@ -265,32 +253,32 @@ def copies(canaries: Canaries) -> list[str]:
     return [canary.text for canary in canaries if canary.planted] + ["The patient slept well"] * 40
 
 
-@pytest.mark.parametrize("attack", [TERMS, NGRAM, EMBEDDING])
+@pytest.mark.parametrize("attack", [running.TERMS, running.NGRAM, running.EMBEDDING])
 def test_planted_canaries_of_a_copy_score_above_all_others(hundred: Canaries, attack: str) -> None:
     release: Any = None
-    found = score(attack, hundred, texts=copies(hundred), release=release, embedder=Letters())
+    found = running.score(attack, hundred, texts=copies(hundred), release=release, embedder=Letters())
     assert found[hundred.planted].min() > found[~hundred.planted].max()
 
 
-@pytest.mark.parametrize("attack", [TERMS, NGRAM, EMBEDDING])
+@pytest.mark.parametrize("attack", [running.TERMS, running.NGRAM, running.EMBEDDING])
 def test_texts_without_a_canary_tell_no_coin(hundred: Canaries, attack: str) -> None:
     release: Any = None
-    found = score(attack, hundred, texts=["The patient slept well"] * 40, release=release, embedder=Letters())
+    found = running.score(attack, hundred, texts=["The patient slept well"] * 40, release=release, embedder=Letters())
     assert area_under_curve(found, hundred.planted) == pytest.approx(0.5, abs=0.33)  # but for a chance of 1e-8
-    again = score(attack, hundred, texts=["The patient slept well"] * 40, release=release, embedder=Letters())
+    again = running.score(attack, hundred, texts=["The patient slept well"] * 40, release=release, embedder=Letters())
     assert np.array_equal(found, again)
 
 
 def test_no_texts_at_all_tell_nothing(hundred: Canaries) -> None:
-    assert not term_scores(hundred, []).any()
-    assert not embedding_scores(hundred, [], Letters()).any()
-    assert np.allclose(ngram_scores(hundred, []), 0)
+    assert not running.term_scores(hundred, []).any()
+    assert not running.embedding_scores(hundred, [], Letters()).any()
+    assert np.allclose(running.ngram_scores(hundred, []), 0)
 
 
 def test_terms_are_counted_wherever_they_stand(hundred: Canaries) -> None:
     first, second = hundred.all[:2]
     texts = [f"{first.terms[0]}, {second.terms[1]}, {first.terms[2].upper()}", f"see {first.terms[0]}."]
-    assert term_scores(hundred, texts).tolist() == [3, 1, *[0] * 98]
+    assert running.term_scores(hundred, texts).tolist() == [3, 1, *[0] * 98]
 
 
 def release_of(canaries: Canaries, counts: dict[str, float], scores: dict[str, list[float]]) -> Any:
@@ -314,7 +302,7 @@ def test_the_release_is_read_under_the_canarys_own_label() -> None:
     release = release_of(
         made, dict.fromkeys(terms, 1.0), {terms[0]: [9, 0], terms[1]: [9, 0], terms[2]: [0, 9], terms[3]: [0, 9]}
     )
-    found = score(RELEASE, made, texts=[], release=release, embedder=None)
+    found = running.score(running.RELEASE, made, texts=[], release=release, embedder=None)
     assert found[0] == found[3] > found[1] == found[2]
 
 
@@ -322,24 +310,24 @@ def test_terms_that_the_release_lacks_count_as_the_least_that_it_has() -> None:
     made = make_canaries(3, terms=RARE, taken=frozenset(), per_canary=1, prefixes=[("", "a")])
     terms = [canary.terms[0] for canary in made]
     release = release_of(made, {terms[0]: 5.0, terms[1]: 2.0}, {terms[0]: [0, 0], terms[1]: [0, 0]})
-    found = score(RELEASE, made, texts=[], release=release, embedder=None)
+    found = running.score(running.RELEASE, made, texts=[], release=release, embedder=None)
     assert found[0] > found[1] == found[2]
 
 
 def test_attacks_are_those_that_fit_the_method() -> None:
-    assert attacks_of("dp-kps", ()) == (TERMS, NGRAM, EMBEDDING, RELEASE)
-    assert attacks_of("few-shot", ()) == (TERMS, NGRAM, EMBEDDING)
-    assert attacks_of("few-shot", [NGRAM, NGRAM]) == (NGRAM,)
-    for method, attack in (("few-shot", RELEASE), ("dp-kps", "guess")):
+    assert running.attacks_of("dp-kps", ()) == (running.TERMS, running.NGRAM, running.EMBEDDING, running.RELEASE)
+    assert running.attacks_of("few-shot", ()) == (running.TERMS, running.NGRAM, running.EMBEDDING)
+    assert running.attacks_of("few-shot", [running.NGRAM, running.NGRAM]) == (running.NGRAM,)
+    for method, attack in (("few-shot", running.RELEASE), ("dp-kps", "guess")):
         with pytest.raises(ConfigError, match="no attack"):
-            attacks_of(method, [attack])
+            running.attacks_of(method, [attack])
 
 
 WORDS = ("a", "b", "c", "d")
 
 
 def test_the_chances_of_all_words_add_up_to_one_in_every_context() -> None:
-    model = NGramModel(["a b c", "a b d", "b b a x y"], words=WORDS)
+    model = running.NGramModel(["a b c", "a b d", "b b a x y"], words=WORDS)
     asked = [*WORDS, "x", "y"]
     for context in ((), ("a",), ("b",), ("a", "b"), ("b", "b"), ("d", "c")):
         seen = sum(math.exp(model.log_probability([word], after=context)) for word in asked)
@@ -348,7 +336,7 @@ def test_the_chances_of_all_words_add_up_to_one_in_every_context() -> None:
 
 
 def test_witten_bell_by_hand() -> None:
-    model = NGramModel(["a b", "a c", "a b"], words=WORDS)
+    model = running.NGramModel(["a b", "a c", "a b"], words=WORDS)
     uniform = 1 / (4 + 3 + 1)
     single = (2 + 3 * uniform) / (6 + 3)
     assert model.log_probability(["b"]) == pytest.approx(math.log(single))
@@ -379,14 +367,14 @@ def test_true_positives_are_counted_above_a_threshold_that_one_in_a_hundred_othe
 
 def test_coins_that_are_all_alike_are_judged_all_the_same() -> None:
     for planted in (np.ones(60, dtype=bool), np.zeros(60, dtype=bool)):
-        found = judge(TERMS, np.zeros(60), planted, guess_rules(60), delta=0, confidence=0.95)
+        found = judge(running.TERMS, np.zeros(60), planted, guess_rules(60), delta=0, confidence=0.95)
         assert found.auc == 0.5
         assert 0 <= found.true_positives_interval.low <= found.true_positives_interval.high <= 1
 
 
 def test_an_attack_that_knows_the_coins_reaches_the_power_of_the_test() -> None:
     planted = np.arange(1000) % 2 == 0
-    found = judge(TERMS, planted.astype(float), planted, guess_rules(1000), delta=1e-6, confidence=0.95)
+    found = judge(running.TERMS, planted.astype(float), planted, guess_rules(1000), delta=1e-6, confidence=0.95)
     assert (found.auc, found.true_positives) == (1, 1)
     assert [each.correct for each in found.guesses] == [each.rule.guesses for each in found.guesses]
     assert found.epsilon == max(each.epsilon for each in found.guesses) > 5
@@ -395,13 +383,13 @@ def test_an_attack_that_knows_the_coins_reaches_the_power_of_the_test() -> None:
 def test_groups_are_labels_with_enough_canaries_and_those_far_from_the_rest() -> None:
     prefixes = [("The patient said", "a"), ("The nurse wrote", "a"), ("Zebras run", "b")]
     made = make_canaries(120, terms=RARE, taken=frozenset(), per_canary=4, prefixes=prefixes)
-    assert groups_of(made, None).keys() == {"label a"}, "40 of b are too few"
+    assert running.groups_of(made, None).keys() == {"label a"}, "40 of b are too few"
     more = make_canaries(150, terms=RARE, taken=frozenset(), per_canary=4, prefixes=prefixes)
-    found = groups_of(more, None)
+    found = running.groups_of(more, None)
     assert {name: int(chosen.sum()) for name, chosen in found.items()} == {"label a": 100, "label b": 50}
     many = Canaries(more.all * 4)
-    far = groups_of(many, Letters())["farthest from the rest"]
+    far = running.groups_of(many, Letters())["farthest from the rest"]
     assert far.sum() == 60
     turned = Canaries(tuple(replace(each, planted=not each.planted) for each in many))
-    assert (groups_of(turned, Letters())["farthest from the rest"] == far).all(), "coins have no say"
-    assert "label None" not in groups_of(Canaries(tuple(replace(each, label=None) for each in more)), None)
+    assert (running.groups_of(turned, Letters())["farthest from the rest"] == far).all(), "coins have no say"
+    assert "label None" not in running.groups_of(Canaries(tuple(replace(each, label=None) for each in more)), None)

@@ -79,10 +79,10 @@ from understudy.privacy.tokens import TokenTest
 from understudy.privacy.unit import Unit
 
 BUDGET = Budget(3, "1e-6")
+# So little noise that few runs show a third of it missing.
 LOUD = Budget(8, "1e-6")
-"""So little noise that few runs show a third of it missing."""
+# A false alarm once in a million audits.
 SURE = 1 - 1e-6
-"""A false alarm once in a million audits."""
 
 
 def audited(attack: Any, *, runs: int = 1_500, confidence: float = SURE) -> MechanismAudit:
@@ -133,10 +133,10 @@ class Less(InsecureSeededNoise):
         return super().choose(utilities, scale=scale / 2)
 
 
+# Twins of others with noise of the same code, or attacks that need more runs.
 FORGETFUL = ("-owners", "-secrets", "aug-pe", "sec-pe", "charged-metrics", "tokens-many", "token-test")
-"""Twins of others with noise of the same code, or attacks that need more runs."""
+# Attacks that see less, and those that see a little less.
 DIM = ("laplace", "subset-votes"), ("discovered-terms", "guide-sampled", "subsets", "topics-sampled")
-"""Attacks that see less, and those that see a little less."""
 KEPT_OWNERS = ("guide-owners", "columns-owners", "teacher-answers-owners")
 
 
@@ -317,8 +317,8 @@ def test_votes_that_are_not_split_among_the_nearest_are_caught() -> None:
     assert caught(twin(aug_pe(1, Unit(), LOUD), WholeVotes))
 
 
+# Candidates of words that nobody but the canary writes.
 PROBES = ("zorvex quil", "zorvex brandle quil")
-"""Candidates of words that nobody but the canary writes."""
 
 
 def of_texts(texts: Sequence[str]) -> Block:
@@ -904,8 +904,8 @@ class ByRecord(Teachers):
         return Teachers(self.faculty, self.count, records, self.folder)._shards
 
 
+# Cut into five parts, four of them turn their teachers; with one text before them, two do.
 NINE = [f"{TURNED if number in (3, 4, 7, 8) else 'a'} note {number}" for number in range(9)]
-"""Cut into five parts, four of them turn their teachers; with one text before them, two do."""
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from clinic import LABELS, TERMS, FakeChat, flags, write_csv
 from evolution_fixtures import WordEmbedder, varied
 from numpy.typing import NDArray
 from parts_method import install, parts
-from run_fixtures import Said, little_work_of_seq_pate, shared_workers, simple_fit  # noqa: F401
+from run_fixtures import Command, little_work_of_seq_pate, shared_workers, simple_fit  # noqa: F401
 from sample_releases import TUNED
 from script_model import ScriptModel, echo
 from secret_fixtures import PUBLIC_COLUMNS, public_rows
@@ -152,8 +152,8 @@ def replayed(values: dict[str, Any], most: int | None = None) -> ReplayAudit:
     return audit_replay(run_config(values), most=most, listener=Listener(print))
 
 
+# Neighbours that show what a broken twin does.
 FEW = 3
-"""Neighbours that show what a broken twin does."""
 
 
 @pytest.mark.usefixtures("shared_workers")
@@ -328,7 +328,7 @@ def test_the_command_says_what_it_found(
     code: int,
     planted: Callable[[str], ReplayAudit],
     settings: Callable[..., dict[str, Any]],
-    understudy: Callable[..., Said],
+    understudy: Command,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Planted, "does", does)

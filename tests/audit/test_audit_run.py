@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 import yaml
 from clinic import rows, write_csv
-from run_fixtures import Said
+from run_fixtures import Command
 from secret_fixtures import protecting
 
 from understudy.audit import running
@@ -261,9 +260,7 @@ def written(folder: Path, **changes: Any) -> str:
     return str(path)
 
 
-def test_the_command_flags_a_run_without_noise_by_its_exit_code(
-    tmp_path: Path, understudy: Callable[..., Said]
-) -> None:
+def test_the_command_flags_a_run_without_noise_by_its_exit_code(tmp_path: Path, understudy: Command) -> None:
     said = understudy("audit", "run", written(tmp_path), *COMMAND, "--insecure-no-noise")
     assert said.code == PrivacyError.exit_code
     assert "Verdict: VIOLATION" in said.out
@@ -271,7 +268,7 @@ def test_the_command_flags_a_run_without_noise_by_its_exit_code(
     assert not any(word in said.out + said.err for word in PRIVATE_WORDS)
 
 
-def test_the_command_says_the_promise_the_bound_and_the_power(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_the_command_says_the_promise_the_bound_and_the_power(tmp_path: Path, understudy: Command) -> None:
     said = understudy("audit", "run", written(tmp_path), *COMMAND, "--confidence", str(1 - 1e-6))
     assert said.code == 0, said.err
     for words in (
@@ -302,7 +299,7 @@ def test_the_command_says_the_promise_the_bound_and_the_power(tmp_path: Path, un
     ],
 )
 def test_what_cannot_be_audited_is_an_error_with_a_cure(
-    tmp_path: Path, understudy: Callable[..., Said], changes: dict[str, Any], words: tuple[str, ...], problem: str
+    tmp_path: Path, understudy: Command, changes: dict[str, Any], words: tuple[str, ...], problem: str
 ) -> None:
     said = understudy("audit", "run", written(tmp_path, **changes), *COMMAND, *words)
     assert said.code == ConfigError.exit_code
@@ -311,7 +308,7 @@ def test_what_cannot_be_audited_is_an_error_with_a_cure(
     assert "Traceback" not in said.err
 
 
-def test_a_file_in_the_place_of_the_folder_is_an_error(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_a_file_in_the_place_of_the_folder_is_an_error(tmp_path: Path, understudy: Command) -> None:
     (tmp_path / "out").write_text("here already", "utf-8")
     said = understudy("audit", "run", written(tmp_path), *COMMAND)
     assert said.code == ConfigError.exit_code

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from clinic import flags, rows, settings, write_csv
-from run_fixtures import Said, runs_charged
+from run_fixtures import Command, Said, runs_charged
 from server import FakeEndpoint, error
 
 from understudy.base.errors import UnderstudyError
@@ -80,7 +80,7 @@ BAD: dict[str, Bad] = {
 
 @pytest.mark.parametrize("what", BAD)
 def test_a_bad_parameter_is_one_error_that_says_the_cure_and_charges_nothing(
-    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, what: str
+    tmp_path: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     bad = BAD[what]
     monkeypatch.chdir(tmp_path)
@@ -124,7 +124,7 @@ def assert_error(said: Said, code: int, problem: str, cure: str) -> None:
     ],
 )
 def test_a_bad_line_of_a_configuration_is_one_error(
-    tmp_path: Path, understudy: Callable[..., Said], text: str, problem: str
+    tmp_path: Path, understudy: Command, text: str, problem: str
 ) -> None:
     (tmp_path / "run.yaml").write_text(text, "utf-8")
     name = text.partition(":")[0]
@@ -165,7 +165,7 @@ RELEASES: dict[str, tuple[Callable[[Path], None], str, str]] = {
 @pytest.mark.parametrize("what", RELEASES)
 @pytest.mark.parametrize("verb", ["show", "generate"])
 def test_a_release_that_cannot_be_read_is_one_error(
-    tmp_path: Path, released: Path, understudy: Callable[..., Said], what: str, verb: str
+    tmp_path: Path, released: Path, understudy: Command, what: str, verb: str
 ) -> None:
     path = Path(shutil.copy(released, tmp_path))
     harm, problem, cure = RELEASES[what]
@@ -202,7 +202,7 @@ GENERATE: dict[str, tuple[dict[str, Any], int, str, str]] = {
 
 @pytest.mark.parametrize("what", GENERATE)
 def test_a_bad_parameter_of_generate_is_one_error(
-    tmp_path: Path, released: Path, understudy: Callable[..., Said], what: str
+    tmp_path: Path, released: Path, understudy: Command, what: str
 ) -> None:
     changes, code, problem, cure = GENERATE[what]
     asked = {"llm": "none", "records": 3, "length": 3, "output": str(tmp_path / "b"), **changes}
@@ -210,7 +210,7 @@ def test_a_bad_parameter_of_generate_is_one_error(
 
 
 def test_a_fixed_parameter_cannot_change_when_a_release_is_used(
-    tmp_path: Path, released: Path, understudy: Callable[..., Said]
+    tmp_path: Path, released: Path, understudy: Command
 ) -> None:
     (tmp_path / "a.yaml").write_text("top_terms: 9\nrecords: 3\nllm: none", "utf-8")
     words = ("generate", str(released), "--config", str(tmp_path / "a.yaml"), "--output", str(tmp_path / "b"))
@@ -233,7 +233,7 @@ def test_every_kind_of_error_is_documented_with_its_exit_code() -> None:
     assert {str(INTERNAL_ERROR), str(INTERRUPTED)} <= set(re.findall(r"^- \*\*(\d+)\*\*", DOCUMENT, re.MULTILINE))
 
 
-def test_several_files_without_a_name_are_one_error(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_several_files_without_a_name_are_one_error(tmp_path: Path, understudy: Command) -> None:
     for verb in ("run", "release"):
         good = settings(tmp_path)
         if verb == "release":

@@ -18,15 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from clinic import FakeChat, flags, settings
-from run_fixtures import Said, runs_charged
+from run_fixtures import Command, UseChat, runs_charged
 
 import understudy as us
 from understudy.base.errors import ModelError
 from understudy.cli import VERBS
-from understudy.cli.making import is_plain
 from understudy.cli.options import given
 from understudy.methods.registry import method_class
 from understudy.release import Release
+from understudy.run.defaults import is_plain
 from understudy.run.settings import RunConfig, json_schema, run_config
 
 ROOT = Path(__file__).parents[2]
@@ -59,7 +59,7 @@ def test_the_help_of_a_verb_loads_no_model_and_no_noise() -> None:
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_show_and_generate_without_a_model_load_no_accountant_noise_or_ledger(
-    tmp_path: Path, understudy: Callable[..., Said], noise: str
+    tmp_path: Path, understudy: Command, noise: str
 ) -> None:
     values = settings(tmp_path, noise=noise, delta="0" if noise == "laplace" else "1e-6")
     assert understudy("run", *flags(values)).code == 0
@@ -70,14 +70,14 @@ def test_show_and_generate_without_a_model_load_no_accountant_noise_or_ledger(
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_a_help_page(understudy: Callable[..., Said], verb: str) -> None:
+def test_every_verb_has_a_help_page(understudy: Command, verb: str) -> None:
     said = understudy(verb, "--help")
     assert (said.code, said.err) == (0, "")
     assert said.out.startswith(f"Usage: understudy {verb}")
     assert understudy(verb, "-h").out == said.out
 
 
-def test_every_parameter_has_a_flag_with_a_description(understudy: Callable[..., Said]) -> None:
+def test_every_parameter_has_a_flag_with_a_description(understudy: Command) -> None:
     shown = understudy("run", "--help-all").out
     flags = {"method", *RunConfig.flags(), *method_class("dp-kps").parameters.flags()}
     for name, entry in json_schema()["properties"].items():
@@ -85,7 +85,7 @@ def test_every_parameter_has_a_flag_with_a_description(understudy: Callable[...,
         assert entry["description"].strip()
 
 
-def test_the_version_and_an_unknown_verb(understudy: Callable[..., Said]) -> None:
+def test_the_version_and_an_unknown_verb(understudy: Command) -> None:
     assert understudy("--version").out.startswith("understudy, version ")
     said = understudy("runn")
     assert said.code == 2
@@ -93,7 +93,7 @@ def test_the_version_and_an_unknown_verb(understudy: Callable[..., Said]) -> Non
     assert understudy("run").code == 2
 
 
-def test_plan_needs_no_data_and_writes_nothing(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_plan_needs_no_data_and_writes_nothing(tmp_path: Path, understudy: Command) -> None:
     values = settings(tmp_path, expected_records=500)
     (tmp_path / "notes.csv").unlink()
     (tmp_path / "ledger.sqlite").unlink()
@@ -113,7 +113,7 @@ def test_plan_needs_no_data_and_writes_nothing(tmp_path: Path, understudy: Calla
 
 
 def test_results_go_to_standard_output_and_everything_else_to_standard_error(
-    tmp_path: Path, understudy: Callable[..., Said]
+    tmp_path: Path, understudy: Command
 ) -> None:
     said = understudy("run", *flags(settings(tmp_path)))
     assert said.out == f"{tmp_path / 'out' / 'release' / 'synthetic.parquet'}\n"
@@ -128,7 +128,7 @@ def test_results_go_to_standard_output_and_everything_else_to_standard_error(
     assert not (tmp_path / "second" / "release" / "synthetic.parquet").exists()
 
 
-def test_the_output_folder_has_one_shape(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_the_output_folder_has_one_shape(tmp_path: Path, understudy: Command) -> None:
     assert understudy("run", *flags(settings(tmp_path))).code == 0
     written = {"schema.json", "synthetic.parquet", "synthetic.csv", "provenance.parquet"}
     shareable = {"dp-kps.release", "statement.json", "statement.md", *written}
@@ -142,7 +142,7 @@ def test_the_output_folder_has_one_shape(tmp_path: Path, understudy: Callable[..
     assert table.column("note")[0].as_py() == ", ".join(provenance["phrases"])
 
 
-def test_show_shows_the_statement_and_what_came_of_it(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_show_shows_the_statement_and_what_came_of_it(tmp_path: Path, understudy: Command) -> None:
     values = {name: value for name, value in settings(tmp_path).items() if name not in ("llm", "records_per_label")}
     assert understudy("release", *flags(values)).code == 0  # the statement of `run` may have a line on its texts
     folder = tmp_path / "out" / "release"
@@ -155,7 +155,7 @@ def test_show_shows_the_statement_and_what_came_of_it(tmp_path: Path, understudy
     assert as_json["parameters"]["top_terms"] == 10
 
 
-def test_yaml_stands_for_flags_and_flags_override_it(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_yaml_stands_for_flags_and_flags_override_it(tmp_path: Path, understudy: Command) -> None:
     values = settings(tmp_path)
     config = tmp_path / "run.yaml"
     config.write_text(yaml.safe_dump({**values, "records_per_label": 7, "labels": ["cardiology", "dermatology"]}))
@@ -165,7 +165,7 @@ def test_yaml_stands_for_flags_and_flags_override_it(tmp_path: Path, understudy:
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
-def test_several_data_files_and_record_columns_are_flags_too(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_several_data_files_and_record_columns_are_flags_too(tmp_path: Path, understudy: Command) -> None:
     values = settings(tmp_path, text=None, record_columns="note, clinician", dataset="both")
     more, lines = tmp_path / "more.csv", (tmp_path / "notes.csv").read_bytes().splitlines(keepends=True)
     more.write_bytes(b"".join(lines[:-1]))
@@ -174,7 +174,7 @@ def test_several_data_files_and_record_columns_are_flags_too(tmp_path: Path, und
 
 
 def test_standard_input_is_read_once_and_kept_private(
-    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = settings(tmp_path, data="-", format="csv", dataset="piped")
     with (tmp_path / "notes.csv").open("rb") as stream:
@@ -196,7 +196,7 @@ def test_the_schema_and_the_model_accept_the_example_configuration() -> None:
     given({}, str(path))
 
 
-def test_the_schema_rejects_what_the_model_rejects(understudy: Callable[..., Said]) -> None:
+def test_the_schema_rejects_what_the_model_rejects(understudy: Command) -> None:
     schema = json.loads(understudy("config", "schema").out)
     assert schema == json_schema()
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -221,7 +221,7 @@ def test_an_output_that_cannot_be_written_is_one_error() -> None:
 
 
 def test_an_internal_error_can_be_shown_in_full_on_request(
-    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*arguments: object, **named: object) -> None:
         raise ZeroDivisionError("a private detail")
@@ -234,10 +234,7 @@ def test_an_internal_error_can_be_shown_in_full_on_request(
 
 
 def test_on_a_terminal_there_is_a_progress_display_and_elsewhere_there_are_lines(
-    tmp_path: Path,
-    understudy: Callable[..., Said],
-    use_chat: Callable[[FakeChat], FakeChat],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, understudy: Command, use_chat: UseChat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_chat(FakeChat())
     values = settings(tmp_path, llm="fake")
@@ -254,7 +251,7 @@ def test_on_a_terminal_there_is_a_progress_display_and_elsewhere_there_are_lines
 
 
 @pytest.mark.parametrize("verb", ["run", "release", "plan", "generate", "evaluate"])
-def test_help_shows_the_options_that_matter_and_help_all_every_one(understudy: Callable[..., Said], verb: str) -> None:
+def test_help_shows_the_options_that_matter_and_help_all_every_one(understudy: Command, verb: str) -> None:
     short, full = understudy(verb, "--help").out, understudy(verb, "--help-all").out
     flags_in = [set(re.findall(r"^  (--[\w-]+)", page, re.MULTILINE)) for page in (short, full)]
     assert flags_in[0] < flags_in[1]
@@ -262,7 +259,7 @@ def test_help_shows_the_options_that_matter_and_help_all_every_one(understudy: C
     assert f"{len(flags_in[1] - flags_in[0])} more options: --help-all." in short
 
 
-def test_help_shows_what_errors_advise_and_nothing_that_the_method_ignores(understudy: Callable[..., Said]) -> None:
+def test_help_shows_what_errors_advise_and_nothing_that_the_method_ignores(understudy: Command) -> None:
     shown = understudy("run", "--help").out
     for flag in ("--max-bad-rows", "--delimiter", "--encoding", "--expected-records", "--ledger", "--fresh"):
         assert f"  {flag} " in shown, flag
@@ -271,7 +268,7 @@ def test_help_shows_what_errors_advise_and_nothing_that_the_method_ignores(under
     assert "--private-model" in understudy("run", "--method", "few-shot", "--help").out
 
 
-def test_a_misspelt_verb_is_asked_back(understudy: Callable[..., Said]) -> None:
+def test_a_misspelt_verb_is_asked_back(understudy: Command) -> None:
     for typed, meant in {"rnu": "run", "genrate": "generate", "ledgr": "ledger"}.items():
         said = understudy(typed)
         assert (said.code, said.out) == (2, "")
@@ -279,7 +276,7 @@ def test_a_misspelt_verb_is_asked_back(understudy: Callable[..., Said]) -> None:
     assert "Did you mean" not in understudy("xyzzy").err
 
 
-def test_a_bare_run_asks_for_the_data_first(understudy: Callable[..., Said]) -> None:
+def test_a_bare_run_asks_for_the_data_first(understudy: Command) -> None:
     for verb in ("run", "release"):
         said = understudy(verb)
         assert said.code == 2
@@ -287,7 +284,7 @@ def test_a_bare_run_asks_for_the_data_first(understudy: Callable[..., Said]) -> 
 
 
 def test_generate_has_an_output_of_its_own_that_no_release_can_lead_elsewhere(
-    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     made = settings(tmp_path, dataset="visits")
@@ -327,7 +324,7 @@ def test_the_signature_of_a_verb_names_its_options(verb: str) -> None:
 
 
 def test_with_json_every_verb_prints_one_object_and_nothing_else(
-    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, use_chat: Callable[..., FakeChat]
+    tmp_path: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch, use_chat: Callable[..., FakeChat]
 ) -> None:
     pytest.importorskip("sklearn")
     use_chat(FakeChat())
@@ -379,7 +376,7 @@ def _no_embedder(spec: str) -> object:
     raise ModelError(f"There is no {spec}.", "Pull it.")
 
 
-def test_a_flag_can_switch_off_what_yaml_switched_on(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_a_flag_can_switch_off_what_yaml_switched_on(tmp_path: Path, understudy: Command) -> None:
     config = tmp_path / "run.yaml"
     config.write_text(yaml.safe_dump(settings(tmp_path, vocabulary_is_public=True)))
     assert understudy("run", "--config", str(config), "--no-vocabulary-is-public").code == 2

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from click.shell_completion import BashComplete
 from clinic import FakeChat, flags, rows, settings, write_csv
-from run_fixtures import Said
+from run_fixtures import Command, UseChat
 
 from understudy.base import yaml_text
 from understudy.cli import VERBS, cli, output
@@ -39,7 +39,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return give
 
 
-def test_a_variable_stands_for_a_flag(understudy: Callable[..., Said], given: Callable[..., None]) -> None:
+def test_a_variable_stands_for_a_flag(understudy: Command, given: Callable[..., None]) -> None:
     given(epsilon="5", delta="1e-6", top_terms="77", no_such_option="1")
     said = understudy(*PLAN)
     assert said.code == 0, said.err
@@ -49,7 +49,7 @@ def test_a_variable_stands_for_a_flag(understudy: Callable[..., Said], given: Ca
 
 
 def test_a_flag_wins_over_its_variable_and_a_variable_over_the_file(
-    tmp_path: Path, understudy: Callable[..., Said], given: Callable[..., None]
+    tmp_path: Path, understudy: Command, given: Callable[..., None]
 ) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(yaml.safe_dump({"epsilon": 1, "delta": "1e-6", "top_terms": 11, "records": 10}), "utf-8")
@@ -72,7 +72,7 @@ def ledgers_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_an_error_names_the_place_that_sets_an_option_unless_it_was_typed(
-    tmp_path: Path, understudy: Callable[..., Said], given: Callable[..., None], ledgers_are_named: Path
+    tmp_path: Path, understudy: Command, given: Callable[..., None], ledgers_are_named: Path
 ) -> None:
     file, table = tmp_path / "run.yaml", str(write_csv(tmp_path / "notes.csv", rows(4)))
     file.write_text(yaml.safe_dump({"data": table, "text": "note", "label": "department", "epsilon": 1}), "utf-8")
@@ -89,7 +89,7 @@ def test_an_error_names_the_place_that_sets_an_option_unless_it_was_typed(
 
 
 def test_a_ledger_that_is_named_and_missing_is_told_before_anything_is_loaded(
-    tmp_path: Path, understudy: Callable[..., Said], ledgers_are_named: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, understudy: Command, ledgers_are_named: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def load(*_: object, **__: object) -> None:
         raise AssertionError("a model was loaded")
@@ -111,7 +111,7 @@ def test_a_ledger_that_is_named_and_missing_is_told_before_anything_is_loaded(
 
 
 def test_an_audit_tells_the_environment_once_and_by_the_names_there(
-    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(yaml.safe_dump({"label": "department", "topics": 2, "epsilon": 1}), "utf-8")
@@ -124,7 +124,7 @@ def test_an_audit_tells_the_environment_once_and_by_the_names_there(
 
 
 def test_the_method_and_its_options_come_from_the_environment_too(
-    understudy: Callable[..., Said], given: Callable[..., None]
+    understudy: Command, given: Callable[..., None]
 ) -> None:
     given(method="aug-pe", rounds="2", epsilon="4", delta="1e-6", population="40")
     said = understudy(*PLAN)
@@ -133,7 +133,7 @@ def test_the_method_and_its_options_come_from_the_environment_too(
 
 
 def test_yes_and_no_are_read_and_anything_else_names_the_variable(
-    understudy: Callable[..., Said], given: Callable[..., None]
+    understudy: Command, given: Callable[..., None]
 ) -> None:
     given(epsilon="4", delta="1e-6", guide="yes")
     assert "guide" in understudy(*PLAN).out
@@ -157,7 +157,7 @@ def test_yes_and_no_are_read_and_anything_else_names_the_variable(
     ],
 )
 def test_what_gives_protection_up_or_vouches_must_be_typed(
-    understudy: Callable[..., Said], given: Callable[..., None], name: str, flag: str
+    understudy: Command, given: Callable[..., None], name: str, flag: str
 ) -> None:
     given(**{name: "1"})
     said = understudy(*PLAN, "--epsilon", "4", "--delta", "1e-6")
@@ -199,7 +199,7 @@ def test_an_option_of_one_verb_has_a_variable_with_the_verb_s_name(verb: str) ->
 
 
 def test_the_ledger_s_variable_gives_way_to_the_file(
-    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = settings(tmp_path)
     file = tmp_path / "run.yaml"
@@ -209,7 +209,7 @@ def test_the_ledger_s_variable_gives_way_to_the_file(
     assert not (tmp_path / "elsewhere.sqlite").exists()
 
 
-def test_quiet_says_nothing_and_errors_are_still_said(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_quiet_says_nothing_and_errors_are_still_said(tmp_path: Path, understudy: Command) -> None:
     said = understudy("run", "-q", *flags(settings(tmp_path)))
     assert (said.code, said.err) == (0, "")
     assert said.out.endswith("synthetic.parquet\n")
@@ -218,7 +218,7 @@ def test_quiet_says_nothing_and_errors_are_still_said(tmp_path: Path, understudy
 
 
 def test_verbose_says_more_and_the_next_command_does_not(
-    tmp_path: Path, understudy: Callable[..., Said], use_chat: Callable[[FakeChat], FakeChat]
+    tmp_path: Path, understudy: Command, use_chat: UseChat
 ) -> None:
     use_chat(FakeChat())
     said = understudy("run", "-v", *flags(settings(tmp_path, llm="builtin")))
@@ -228,7 +228,7 @@ def test_verbose_says_more_and_the_next_command_does_not(
     assert "[understudy" not in understudy("run", *flags(again)).err
 
 
-def test_json_logs_are_one_object_per_line(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_json_logs_are_one_object_per_line(tmp_path: Path, understudy: Command) -> None:
     said = understudy("--log-json", "run", "-v", *flags(settings(tmp_path)))
     records = [json.loads(line) for line in said.err.splitlines()]
     assert {"time", "level", "logger", "message"} <= records[0].keys()
@@ -296,9 +296,7 @@ def test_what_is_wrong_before_it_says_nothing_on_the_line_that_is_typed() -> Non
     assert (done.stdout, done.stderr) == ("", "")
 
 
-def test_a_name_with_spaces_is_one_source(
-    tmp_path: Path, understudy: Callable[..., Said], given: Callable[..., None]
-) -> None:
+def test_a_name_with_spaces_is_one_source(tmp_path: Path, understudy: Command, given: Callable[..., None]) -> None:
     values = settings(tmp_path)
     (tmp_path / "two words.csv").write_bytes((tmp_path / "notes.csv").read_bytes())
     values.pop("data")
@@ -309,7 +307,7 @@ def test_a_name_with_spaces_is_one_source(
 
 @pytest.mark.parametrize("verb", ["plan", "run", "generate", "evaluate"])
 def test_a_configuration_is_read_once(
-    verb: str, tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    verb: str, tmp_path: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "run.yaml").write_text("data: none.csv\noutput: nowhere\nepsilon: 3\nlabel: [wrong]\n")
     read: list[str] = []

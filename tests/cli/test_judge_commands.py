@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from run_fixtures import Said
+from run_fixtures import Command
 
 from understudy.audit.mechanisms import audit as mechanisms
 from understudy.audit.mechanisms.audit import MECHANISMS
@@ -37,7 +37,7 @@ FIGURES = (
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch, understudy: Callable[..., Said]) -> Callable[[], str]:
+def shown(monkeypatch: pytest.MonkeyPatch, understudy: Command) -> Callable[[], str]:
     def measure(*_tables: str, **_settings: Any) -> Evaluation:
         return Evaluation(FIGURES, None, {})
 
@@ -67,7 +67,7 @@ def test_figures_are_shown_a_table_a_family_without_personal_data_that_cannot_be
 
 
 @pytest.mark.usefixtures("shown")
-def test_metrics_that_are_not_shown_are_pointed_to(understudy: Callable[..., Said]) -> None:
+def test_metrics_that_are_not_shown_are_pointed_to(understudy: Command) -> None:
     assert "--show prints them" in understudy("evaluate", "real.csv", "made.csv", "--output", "out").err
     assert "--show prints them" not in understudy("evaluate", "real.csv", "made.csv", "--show").err
 
@@ -83,7 +83,7 @@ def test_columns_align_on_a_terminal_and_brackets_are_no_markup(
         assert len({len(line) for line in part.strip().splitlines()[1:]}) == 1
 
 
-def test_the_list_names_every_mechanism_with_its_neighbours(understudy: Callable[..., Said]) -> None:
+def test_the_list_names_every_mechanism_with_its_neighbours(understudy: Command) -> None:
     said = understudy("audit", "mechanism", "--list")
     assert said.code == 0
     lines = said.out.splitlines()[1:]
@@ -91,7 +91,7 @@ def test_the_list_names_every_mechanism_with_its_neighbours(understudy: Callable
     assert all(MECHANISMS[line.split("\t")[0]].neighbours in line for line in lines)
 
 
-def test_an_audit_is_a_line_beside_the_promise_and_says_that_it_is_no_proof(understudy: Callable[..., Said]) -> None:
+def test_an_audit_is_a_line_beside_the_promise_and_says_that_it_is_no_proof(understudy: Command) -> None:
     said = understudy("audit", "mechanism", "label-counts", "--runs", "150", "--confidence", "0.999999")
     assert said.code == 0
     heads, row, note = said.out.splitlines()
@@ -103,7 +103,7 @@ def test_an_audit_is_a_line_beside_the_promise_and_says_that_it_is_no_proof(unde
     assert "not a proof" in note
 
 
-def test_as_json_an_audit_is_all_that_is_known_of_it(understudy: Callable[..., Said]) -> None:
+def test_as_json_an_audit_is_all_that_is_known_of_it(understudy: Command) -> None:
     words = ("term-counts-laplace", "--runs", "120", "--epsilon", "2", "--confidence", "0.999999", "--json")
     (found,) = json.loads(understudy("audit", "mechanism", *words).out)["audits"]
     assert found["promised"] == 2
@@ -117,7 +117,7 @@ def test_as_json_an_audit_is_all_that_is_known_of_it(understudy: Callable[..., S
 
 
 def test_a_violation_is_shown_and_ends_with_the_code_of_a_broken_privacy_rule(
-    understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    understudy: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mechanism that adds no noise."""
     from dataclasses import replace
@@ -137,7 +137,7 @@ def test_a_violation_is_shown_and_ends_with_the_code_of_a_broken_privacy_rule(
 
 
 def test_without_torch_what_needs_it_is_left_out_of_all_and_refused_by_name(
-    understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    understudy: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two = {name: MECHANISMS[name] for name in ("label-counts", "subsets")}
     monkeypatch.setattr(mechanisms, "MECHANISMS", two)
@@ -167,7 +167,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("words", REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_audited_is_one_clear_error(understudy: Callable[..., Said], words: list[str]) -> None:
+def test_what_cannot_be_audited_is_one_clear_error(understudy: Command, words: list[str]) -> None:
     said = understudy("audit", "mechanism", *words)
     assert said.code in (2, PrivacyError.exit_code)
     assert "Traceback" not in said.err

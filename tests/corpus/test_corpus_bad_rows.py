@@ -59,11 +59,11 @@ def jsonl_bytes(bad: dict[str, object] | bytes) -> bytes:
     return b"\n".join([good[0], bad, good[1], b""])
 
 
+# Not of a format that is declared otherwise than the table is, for which skipping rows is no cure.
 OF_ONE_ROW = {
     *(BadRow.EMPTY_TEXT, BadRow.LONG_CELL, BadRow.VALUE_TYPE, BadRow.SECRETS_TYPE, BadRow.EMPTY_TURN),
     *(BadRow.NULL_LABEL, BadRow.UNKNOWN_LABEL, BadRow.NULL_OWNER),
 }
-"""Not of a format that is declared otherwise than the table is, for which skipping rows is no cure."""
 CASES = [("t.csv", kind, csv_bytes(bad)) for kind, rows in BAD_CSV.items() for bad in rows]
 CASES += [("t.jsonl", kind, jsonl_bytes(bad)) for kind, rows in BAD_JSON.items() for bad in rows]
 

@@ -148,11 +148,11 @@ def test_a_run_whose_workers_always_die_resumes_and_is_charged_once(
     assert runs_charged(values["ledger"]) == 1
 
 
+# The command line, killed when its workers have worked and the first value is to be confirmed.
 KILLED = (
     "import os; from understudy.ledger import Ledger; from understudy.cli import main; "
     "Ledger.confirm = lambda *_, **__: os.kill(os.getpid(), 9); main()"
 )
-"""The command line, killed when its workers have worked and the first value is to be confirmed."""
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no groups of processes")

@@ -25,8 +25,8 @@ from understudy.ledger import Ledger
 from understudy.privacy.guarantee import Budget
 
 DONE = "done"
+# Runs that the cap of a race admits, of one that all share and one that each has for itself.
 FIT = 3
-"""Runs that the cap of a race admits, of one that all share and one that each has for itself."""
 _PLAN = pure_plan("1/10000")
 
 

@@ -27,8 +27,8 @@ from understudy.schema.labels import LabelSet
 
 BUDGET = Budget(6, "1e-6")
 NAMES = LabelSet(tuple("abc"[:LABELS]))
+# Each label has four words of its own, of which a record has three that follow one another in a ring.
 ROWS = [Row(" ".join(WORDS[4 * (n % LABELS) + (n + step) % 4] for step in range(3)), n % LABELS) for n in range(60)]
-"""Each label has four words of its own, of which a record has three that follow one another in a ring."""
 TEXTS = HashEmbedder(32)
 
 

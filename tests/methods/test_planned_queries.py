@@ -32,8 +32,8 @@ COLUMNS = declared_columns("ward=A|B; night; beds=1..4")
 LABELS = LabelSet(("a", "b"))
 BUDGET = Budget(4, "1e-6")
 OWNER = Unit("owner", 3, "who")
+# Its spec is the mechanism, which clips and samples too.
 BY_THE_MECHANISM = {"ClippedGradients"}
-"""Its spec is the mechanism, which clips and samples too."""
 
 
 def classes_with(name: str) -> dict[str, set[str]]:

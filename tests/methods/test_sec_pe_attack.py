@@ -40,8 +40,8 @@ WORLDS = 3_000
 ALPHA = 1e-6
 PRIOR, POSTERIOR = 0.02, 0.1
 BUDGET = us.SecretBudget("0.02", "0.1")
+# The noise multiplier of one release of one record that is certainly drawn.
 ONCE = 1 / BUDGET.mu
-"""The noise multiplier of one release of one record that is certainly drawn."""
 
 SECRET, OTHER, OTHERS = "Passport 9434765919 of Ann Quill", "A note on the weather", 100
 EMBEDDER = HashEmbedder(2)

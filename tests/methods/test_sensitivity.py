@@ -60,8 +60,8 @@ def histogram(noise: NoiseKind, *labels: int, kind: Any = TermHistogram) -> Any:
     return kind(TermHistogramSpec(noise, S, len(WORDS), labels), MATCHER)
 
 
+# Every sequence of two terms has the phase pi/4, where the L1 norm of a feature vector is largest.
 DIAGONAL = np.full((2, len(WORDS), 5), 256, dtype=np.uint16)
-"""Every sequence of two terms has the phase pi/4, where the L1 norm of a feature vector is largest."""
 COUNTS = TermCounts(TermCountsSpec(len(WORDS), S), MATCHER)
 QUERIES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "term counts": (COUNTS, ("gaussian", "laplace")),

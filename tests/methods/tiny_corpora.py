@@ -17,8 +17,8 @@ from understudy.corpus.bounding import BoundedCorpus
 from understudy.privacy.measurement import exact_sum
 from understudy.privacy.unit import Unit
 
+# Twelve terms.
 WORDS = tuple(f"{first}{second}" for first in ("heart", "knee", "lung", "skin") for second in ("pain", "scan", "rash"))
-"""Twelve terms."""
 LABELS = 3
 KEY = b"a key of the dataset"
 RECORD = Unit("record")

@@ -15,8 +15,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from server import Reply, Seen, answer, error
 
+# From a request's body, and how often its custom id was asked before, to a reply; None: the batch has no answer.
 Answering = Callable[[dict[str, Any], int], Reply | None]
-"""From a request's body, and how often its custom id was asked before, to a reply; None: the batch has no answer."""
 
 
 def echo(body: dict[str, Any], times: int) -> Reply:

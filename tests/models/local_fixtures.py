@@ -6,15 +6,8 @@ import json
 from pathlib import Path
 
 import torch
+import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import (
-    AutoModelForCausalLM,
-    BertConfig,
-    BertModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedTokenizerFast,
-)
 
 from understudy.models import writer
 
@@ -35,11 +28,13 @@ def make_llama(
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(names[:3])
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=names[eos] if eos < 3 else names[2])
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token=names[eos] if eos < 3 else names[2]
+    )
     fast.chat_template = template
     fast.save_pretrained(folder)
     torch.manual_seed(seed)
-    config = LlamaConfig(
+    config = transformers.LlamaConfig(
         vocab_size=len(names),
         hidden_size=32,
         intermediate_size=64,
@@ -51,13 +46,13 @@ def make_llama(
         bos_token_id=1,
         eos_token_id=eos,
     )
-    LlamaForCausalLM(config).save_pretrained(folder)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
     return folder
 
 
 def random_adapters(folder: Path) -> dict[str, torch.Tensor]:
     """The writer's, random, for the model of :func:`make_llama`."""
-    layers = AutoModelForCausalLM.from_pretrained(folder).model.layers
+    layers = transformers.AutoModelForCausalLM.from_pretrained(folder).model.layers
     torch.manual_seed(3)
     made = {}
     for number, layer in enumerate(layers):
@@ -77,11 +72,11 @@ def make_bert(folder: Path, *, seed: int = 0) -> Path:
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    PreTrainedTokenizerFast(
+    transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
     ).save_pretrained(folder)
     torch.manual_seed(seed)
-    config = BertConfig(
+    config = transformers.BertConfig(
         vocab_size=len(names),
         hidden_size=16,
         num_hidden_layers=2,
@@ -90,7 +85,7 @@ def make_bert(folder: Path, *, seed: int = 0) -> Path:
         max_position_embeddings=32,
         initializer_range=0.5,
     )
-    BertModel(config).save_pretrained(folder)
+    transformers.BertModel(config).save_pretrained(folder)
     kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
     modules = [
         {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}

@@ -8,20 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from local_fixtures import WINDOW, make_llama
 from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    Gemma2Config,
-    GPT2Config,
-    GraniteConfig,
-    LlamaForCausalLM,
-    MambaConfig,
-    OPTConfig,
-    Qwen2Config,
-)
 
 from understudy.base.errors import ModelError
 from understudy.models.catalog import load_causal
@@ -45,7 +35,7 @@ def logits(contexts: Contexts) -> torch.Tensor:
 
 def plainly(folder: Path, row: Sequence[int]) -> torch.Tensor:
     """What transformers answers to one row alone."""
-    network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    network = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     with torch.inference_mode():
         found: torch.Tensor = network(input_ids=torch.tensor([list(row)])).logits[0, -1]
     return found
@@ -55,7 +45,7 @@ def as_folder(config: Any, folder: Path) -> Path:
     """A model of another architecture with random weights, and the tiny Llama's tokenizer."""
     make_llama(folder)
     torch.manual_seed(1)
-    network = AutoModelForCausalLM.from_config(config)
+    network = transformers.AutoModelForCausalLM.from_config(config)
     for parameter in network.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     network.save_pretrained(folder)
@@ -72,11 +62,11 @@ SMALL = {
     "max_position_embeddings": 128,
 }
 OTHERS = {
-    "Qwen2": Qwen2Config(**SMALL),
-    "Gemma2, soft caps and windows": Gemma2Config(**SMALL, head_dim=8, sliding_window=64, final_logit_softcapping=5.0),
-    "Granite, scaled logits": GraniteConfig(**SMALL, logits_scaling=4.0, attention_multiplier=0.3),
-    "GPT-2": GPT2Config(vocab_size=259, n_embd=32, n_layer=2, n_head=4, n_positions=128),
-    "OPT": OPTConfig(
+    "Qwen2": transformers.Qwen2Config(**SMALL),
+    "Gemma2, soft caps": transformers.Gemma2Config(**SMALL, head_dim=8, sliding_window=64, final_logit_softcapping=5.0),
+    "Granite, scaled logits": transformers.GraniteConfig(**SMALL, logits_scaling=4.0, attention_multiplier=0.3),
+    "GPT-2": transformers.GPT2Config(vocab_size=259, n_embd=32, n_layer=2, n_head=4, n_positions=128),
+    "OPT": transformers.OPTConfig(
         vocab_size=259, hidden_size=32, ffn_dim=48, num_hidden_layers=2, num_attention_heads=4,
         max_position_embeddings=128, word_embed_proj_dim=32,
     ),
@@ -117,7 +107,7 @@ def test_other_architectures_give_their_own_logits(name: str, tmp_path: Path) ->
 def test_a_head_of_its_own_kind_is_noticed_and_asked_through_the_whole_model(
     llama: Path, model: CausalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forward = LlamaForCausalLM.forward
+    forward = transformers.LlamaForCausalLM.forward
 
     def squared(self: Any, *args: Any, **kwargs: Any) -> Any:
         output = forward(self, *args, **kwargs)
@@ -126,7 +116,7 @@ def test_a_head_of_its_own_kind_is_noticed_and_asked_through_the_whole_model(
 
     rows = {"prefix": PREFIX, "width": 9, "suffix": SUFFIX, "tokens": 3, "rows_at_once": 2}
     known = model.contexts(ROWS, **rows)  # type: ignore[arg-type]
-    monkeypatch.setattr(LlamaForCausalLM, "forward", squared)
+    monkeypatch.setattr(transformers.LlamaForCausalLM, "forward", squared)
     unknown = load_causal(f"hf:{llama}", device="cpu", dtype="float32")
     assert unknown.head is None
     contexts = unknown.contexts(ROWS, **rows)  # type: ignore[arg-type]
@@ -141,13 +131,13 @@ def test_a_head_of_its_own_kind_is_noticed_and_asked_through_the_whole_model(
 
 
 def test_a_model_whose_state_cannot_go_back_is_refused(tmp_path: Path) -> None:
-    config = MambaConfig(vocab_size=259, hidden_size=32, num_hidden_layers=2, state_size=4)
+    config = transformers.MambaConfig(vocab_size=259, hidden_size=32, num_hidden_layers=2, state_size=4)
     with pytest.raises(ModelError, match="reset to the end of the prompt"):
         load_causal(f"hf:{as_folder(config, tmp_path)}", device="cpu")
 
 
 def test_the_window_is_no_wider_than_a_sliding_one(tmp_path: Path) -> None:
-    config = Gemma2Config(**SMALL, head_dim=8, sliding_window=20)
+    config = transformers.Gemma2Config(**SMALL, head_dim=8, sliding_window=20)
     model = load_causal(f"hf:{as_folder(config, tmp_path)}", device="cpu", dtype="float32")
     assert model.window == 19
     frame: dict[str, Any] = {"prefix": PREFIX, "suffix": SUFFIX, "tokens": 5, "rows_at_once": 2}
@@ -182,7 +172,7 @@ def test_the_token_that_begins_a_text_is_named(tmp_path: Path) -> None:
         single="<|endoftext|> $A <|im_end|>", special_tokens=[("<|endoftext|>", 0), ("<|im_end|>", 2)]
     )
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    assert AutoTokenizer.from_pretrained(tmp_path)("a")["input_ids"][0] == 0
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path)("a")["input_ids"][0] == 0
     model = load_causal(f"hf:{tmp_path}", device="cpu")
     assert model.begin == [0]
     assert 0 not in model.encode("a")

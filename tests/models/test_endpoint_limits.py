@@ -112,8 +112,8 @@ def test_the_bound_on_a_body_is_that_of_the_client(endpoint: FakeEndpoint) -> No
         asyncio.run(fetch(size - 1))
 
 
+# Costs one.
 A_TOKEN = {"price_per_million_input": 1e6, "price_per_million_output": 1e6}
-"""Costs one."""
 
 
 @pytest.mark.parametrize("at_once", [1, 16])

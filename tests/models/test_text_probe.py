@@ -20,17 +20,9 @@ from transformers import BertConfig, BertModel, LlamaConfig, LlamaModel
 from understudy.base.errors import ModelError
 from understudy.methods.shared.evolution.embeddings import Block, integer_vectors, private_vectors
 from understudy.methods.shared.evolution.voting import nearest
+from understudy.models import embedder_checks, vectors
 from understudy.models import embedder_checks as trials
-from understudy.models import vectors
 from understudy.models.embedder import SentenceEmbedder
-from understudy.models.embedder_checks import (
-    ODD_TEXTS,
-    require_embeds_all,
-    require_encodes_all,
-    require_text_invariance,
-    require_trusted,
-    trusted_with_texts,
-)
 
 FIRST = 16  # tokens that the model with dynamic positions was first trained with
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 8.0}
@@ -94,13 +86,13 @@ TWINS: dict[str, Hashing] = {
 
 
 def test_an_embedder_whose_texts_are_kept_apart_passes() -> None:
-    require_text_invariance(Hashing())
+    embedder_checks.require_text_invariance(Hashing())
 
 
 @pytest.mark.parametrize("twin", TWINS)
 def test_a_bit_that_changes_with_other_texts_is_caught(twin: str) -> None:
     with pytest.raises(ModelError, match="change with the other texts"):
-        require_text_invariance(TWINS[twin])
+        embedder_checks.require_text_invariance(TWINS[twin])
 
 
 def test_vectors_that_are_no_numbers_are_compared_too_and_shapes_are_checked() -> None:
@@ -112,9 +104,9 @@ def test_vectors_that_are_no_numbers_are_compared_too_and_shapes_are_checked() -
         def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
             return super().embed(texts)[1:]
 
-    require_text_invariance(Nothing())
+    embedder_checks.require_text_invariance(Nothing())
     with pytest.raises(ModelError, match="one vector per text"):
-        require_text_invariance(OneShort())
+        embedder_checks.require_text_invariance(OneShort())
 
 
 def test_an_embedder_that_says_nothing_of_its_sizes_is_tried_up_to_hundreds_of_words() -> None:
@@ -127,7 +119,7 @@ def test_an_embedder_that_says_nothing_of_its_sizes_is_tried_up_to_hundreds_of_w
             seen.extend(len(text.split()) for text in texts)
             return Hashing().embed(texts)
 
-    require_text_invariance(Plain())
+    embedder_checks.require_text_invariance(Plain())
     assert max(seen) == 768
     assert {0, 1, 2, 3, 512} <= set(seen)
 
@@ -194,17 +186,17 @@ def test_one_long_record_moves_no_vote_of_others_where_positions_hang_on_the_lon
     assert moved(False) <= 1
     embedder = SentenceEmbedder(folder, name="rope", device="cpu")
     assert embedder.longest == FIRST - 1
-    require_text_invariance(embedder)
+    embedder_checks.require_text_invariance(embedder)
     if rope is DYNAMIC:  # whose factors stay in the model; LongRoPE's change within a batch, which has one width
         assert moved(True) > 1
         without_window(embedder)
         with pytest.raises(ModelError, match="change with the other texts"):
-            require_text_invariance(embedder)
+            embedder_checks.require_text_invariance(embedder)
 
 
 @pytest.mark.parametrize("device", ["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
 def test_the_tiny_embedder_passes(tmp_path: Path, device: str) -> None:
-    require_text_invariance(SentenceEmbedder(make_bert(tmp_path), name="tiny", device=device))
+    embedder_checks.require_text_invariance(SentenceEmbedder(make_bert(tmp_path), name="tiny", device=device))
 
 
 def test_what_passed_is_remembered_under_all_that_decides_a_vector_s_bits(
@@ -269,7 +261,7 @@ def test_attention_that_sees_how_much_of_a_batch_is_padding_is_caught(
 
     monkeypatch.setattr(embedder._model, "forward", switching)
     with pytest.raises(ModelError, match="change with the other texts"):
-        require_text_invariance(embedder)
+        embedder_checks.require_text_invariance(embedder)
 
 
 # -- whom texts are given to ------------------------------------------------------------------------------------------
@@ -282,15 +274,15 @@ def test_an_embedder_elsewhere_needs_the_users_word_and_one_that_does_not_say_is
     class Silent:
         model_id, fingerprint = "fake:silent", "0" * 64
 
-    require_trusted(Hashing(), trust_endpoint=False)
-    assert trusted_with_texts(Hashing()) == ()
+    embedder_checks.require_trusted(Hashing(), trust_endpoint=False)
+    assert embedder_checks.trusted_with_texts(Hashing()) == ()
     with pytest.raises(ModelError, match="sends texts away") as caught:
-        require_trusted(Elsewhere(), trust_endpoint=False)
+        embedder_checks.require_trusted(Elsewhere(), trust_endpoint=False)
     assert "--trust-endpoint" in caught.value.cure
-    require_trusted(Elsewhere(), trust_endpoint=True)
-    assert "fake:hash read the private texts" in trusted_with_texts(Elsewhere())[0]
+    embedder_checks.require_trusted(Elsewhere(), trust_endpoint=True)
+    assert "fake:hash read the private texts" in embedder_checks.trusted_with_texts(Elsewhere())[0]
     with pytest.raises(ModelError, match="does not say whether texts stay"):
-        require_trusted(Silent(), trust_endpoint=True)  # type: ignore[arg-type]
+        embedder_checks.require_trusted(Silent(), trust_endpoint=True)  # type: ignore[arg-type]
 
 
 class Embedding:
@@ -307,8 +299,11 @@ class Embedding:
 
 
 def test_an_embedder_that_answers_everything_is_taken_with_its_dimension() -> None:
-    assert require_embeds_all(Embedding(lambda text: [1.0, 0.0, 0.0])) == 3
-    assert require_embeds_all(Embedding(lambda text: [1.0, 0.0, 0.0] if text.strip() else [0.0, 0.0, 0.0])) == 3
+    assert embedder_checks.require_embeds_all(Embedding(lambda text: [1.0, 0.0, 0.0])) == 3
+    assert (
+        embedder_checks.require_embeds_all(Embedding(lambda text: [1.0, 0.0, 0.0] if text.strip() else [0.0, 0.0, 0.0]))
+        == 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -323,7 +318,7 @@ def test_an_embedder_that_answers_everything_is_taken_with_its_dimension() -> No
 )
 def test_an_embedder_that_does_not_is_refused(of_text: Callable[[str], Sequence[float]], problem: str) -> None:
     with pytest.raises(ModelError, match=problem):
-        require_embeds_all(Embedding(of_text))
+        embedder_checks.require_embeds_all(Embedding(of_text))
 
 
 def test_a_tokenizer_that_fails_on_an_odd_text_is_refused() -> None:
@@ -334,8 +329,8 @@ def test_a_tokenizer_that_fails_on_an_odd_text_is_refused() -> None:
             return [text.index(text[0])] if text else []
 
     whole: Any = Model()
-    require_encodes_all(whole)
-    for odd in ODD_TEXTS:
+    embedder_checks.require_encodes_all(whole)
+    for odd in embedder_checks.ODD_TEXTS:
 
         class Broken(Model):
             def encode(self, text: str, odd: str = odd) -> list[int]:
@@ -343,7 +338,7 @@ def test_a_tokenizer_that_fails_on_an_odd_text_is_refused() -> None:
 
         broken: Any = Broken()
         with pytest.raises(ModelError, match="fails on an odd public text"):
-            require_encodes_all(broken)
+            embedder_checks.require_encodes_all(broken)
 
 
 # -- the sentence embedder: unit vectors that do not depend on their neighbours ---------------------------------------

@@ -16,24 +16,11 @@ from local_fixtures import make_llama
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from understudy.base.errors import ConfigError, PrivacyError
+from understudy.models import training
 from understudy.models.causal import CausalModel
 from understudy.models.lora import SCALE, Adapters, find_sites
-from understudy.models.training import (
-    AdamW,
-    Block,
-    LearningRate,
-    LoRA,
-    Shapes,
-    TokenRow,
-    Weights,
-    measure_cost,
-    random_rows,
-    require_separate_gradients,
-    row_losses,
-    token_losses,
-)
 
-SHAPES = Shapes(prompt=4, target=20, rows=4)
+SHAPES = training.Shapes(prompt=4, target=20, rows=4)
 
 
 def make_gpt2(folder: Path) -> Path:
@@ -73,21 +60,23 @@ def moved(trainable: Any, *, seed: int = 0) -> Any:
 
 def trainables(causal: CausalModel) -> dict[str, Any]:
     return {
-        "LoRA": moved(LoRA(causal, rank=2, targets=["all"], layers=None)),
-        "one block": moved(Weights(causal, blocks=1)),
-        "all": moved(Weights(causal, blocks=None)),
+        "LoRA": moved(training.LoRA(causal, rank=2, targets=["all"], layers=None)),
+        "one block": moved(training.Weights(causal, blocks=1)),
+        "all": moved(training.Weights(causal, blocks=None)),
     }
 
 
-def some_rows(causal: CausalModel, lengths: tuple[int, ...] = (3, 10, 1)) -> list[TokenRow]:
+def some_rows(causal: CausalModel, lengths: tuple[int, ...] = (3, 10, 1)) -> list[training.TokenRow]:
     generator = np.random.default_rng(3)
     return [
-        TokenRow(generator.integers(3, 250, 1 + size % 4).tolist(), generator.integers(3, 250, size).astype(np.int32))
+        training.TokenRow(
+            generator.integers(3, 250, 1 + size % 4).tolist(), generator.integers(3, 250, size).astype(np.int32)
+        )
         for size in lengths
     ]
 
 
-def own_loss(trainable: Any, row: TokenRow) -> Any:
+def own_loss(trainable: Any, row: training.TokenRow) -> Any:
     """transformers' own loss of a row alone."""
     tokens = torch.tensor([[*row.prompt, *row.target.tolist()]])
     labels = tokens.clone()
@@ -102,8 +91,8 @@ def test_losses_are_transformers_own_and_neither_prompt_nor_padding_has_one(caus
     rows = some_rows(causal)
     block = SHAPES.block(rows, device="cpu")
     with torch.no_grad():
-        found = token_losses(causal, causal.network, block)
-        means = row_losses(causal, causal.network, block)
+        found = training.token_losses(causal, causal.network, block)
+        means = training.row_losses(causal, causal.network, block)
         for number, row in enumerate(rows):
             assert means[number] == pytest.approx(float(own_loss(causal, row)), rel=1e-5)
             assert (found[number] > 0).tolist() == [place < len(row.target) for place in range(block.width)]
@@ -145,7 +134,7 @@ def test_gradients_are_those_of_ordinary_autograd(causal: CausalModel, name: str
 def test_weights_that_do_not_learn_are_shared_and_the_model_stays_as_it_is(causal: CausalModel) -> None:
     before = {name: each.clone() for name, each in causal.network.state_dict().items()}
     for blocks, everything in ((1, False), (None, True)):
-        weights = Weights(causal, blocks=blocks)
+        weights = training.Weights(causal, blocks=blocks)
         assert np.array_equal(weights.joined(weights.named(weights.start())), weights.start())
         weights.load(weights.start() + 1)
         assert np.array_equal(weights.joined(weights.named(weights.start())), weights.start())
@@ -160,8 +149,8 @@ def test_weights_that_do_not_learn_are_shared_and_the_model_stays_as_it_is(causa
 
 @pytest.mark.parametrize("name", ["LoRA", "one block"])
 def test_gradients_that_rows_leave_alone_pass_the_trial(causal: CausalModel, name: str) -> None:
-    require_separate_gradients(trainables(causal)[name], SHAPES)
-    require_separate_gradients(trainables(causal)[name], replace(SHAPES, rows=1))
+    training.require_separate_gradients(trainables(causal)[name], SHAPES)
+    training.require_separate_gradients(trainables(causal)[name], replace(SHAPES, rows=1))
 
 
 class Twin:
@@ -171,7 +160,7 @@ class Twin:
         self.causal, self.real, self.broken = real.causal, real, broken
         self.start, self.load = real.start, real.load
 
-    def gradients(self, block: Block) -> Any:
+    def gradients(self, block: training.Block) -> Any:
         return self.broken(self.real.gradients(block))
 
 
@@ -187,8 +176,8 @@ TWINS: dict[str, Callable[[Any], Any]] = {
 def test_gradients_that_rows_change_are_caught(llama: CausalModel, twin: str, rows: int) -> None:
     broken: Any = Twin(trainables(llama)["LoRA"], TWINS[twin])
     with pytest.raises(PrivacyError, match="change with the other texts"):
-        require_separate_gradients(broken, replace(SHAPES, rows=rows))
-    require_separate_gradients(broken, replace(SHAPES, rows=1))  # alone there is nothing beside it
+        training.require_separate_gradients(broken, replace(SHAPES, rows=rows))
+    training.require_separate_gradients(broken, replace(SHAPES, rows=1))  # alone there is nothing beside it
 
 
 # -- shapes -----------------------------------------------------------------------------------------------------------
@@ -231,7 +220,7 @@ def logits(network: Any) -> Any:
 def test_an_adapter_that_has_not_learnt_changes_nothing_and_one_that_has_is_a_change_of_the_weights(
     causal: CausalModel,
 ) -> None:
-    lora = LoRA(causal, rank=2, targets=["all"], layers=1)
+    lora = training.LoRA(causal, rank=2, targets=["all"], layers=1)
     plain = logits(causal.network)
     lora.load(lora.start())
     with lora.active():
@@ -241,7 +230,7 @@ def test_an_adapter_that_has_not_learnt_changes_nothing_and_one_that_has_is_a_ch
         adapted = logits(lora.network)
     assert not torch.allclose(adapted, plain)
     assert torch.equal(logits(lora.network), plain)
-    merged = Weights(causal, blocks=1)
+    merged = training.Weights(causal, blocks=1)
     modules = dict(merged.network.named_modules())
     with torch.no_grad():
         for site, down, up in zip(lora.adapters.sites, lora._tensors[::2], lora._tensors[1::2], strict=True):
@@ -252,7 +241,7 @@ def test_an_adapter_that_has_not_learnt_changes_nothing_and_one_that_has_is_a_ch
 
 
 def test_a_batch_may_have_an_adapter_for_each_row(llama: CausalModel) -> None:
-    lora = LoRA(llama, rank=2, targets=["q_proj", "o_proj"], layers=None)
+    lora = training.LoRA(llama, rank=2, targets=["q_proj", "o_proj"], layers=None)
     tokens, alone, stacks = torch.arange(3, 13)[None], [], []
     for seed in (1, 2):
         moved(lora, seed=seed)
@@ -265,7 +254,7 @@ def test_a_batch_may_have_an_adapter_for_each_row(llama: CausalModel) -> None:
 
 
 def test_adapters_are_active_in_their_own_thread_only_and_until_they_end(llama: CausalModel) -> None:
-    lora = moved(LoRA(llama, rank=2, targets=["all"], layers=None))
+    lora = moved(training.LoRA(llama, rank=2, targets=["all"], layers=None))
     plain, seen = logits(lora.network), []
     with lora.active():
         thread = threading.Thread(target=lambda: seen.append(logits(lora.network)))
@@ -295,7 +284,7 @@ def test_sites_are_the_layers_that_are_named_in_the_last_blocks(causal: CausalMo
 
 
 def test_an_adapters_matrices_have_names_and_survive(llama: CausalModel) -> None:
-    lora = LoRA(llama, rank=3, targets=["q_proj"], layers=1)
+    lora = training.LoRA(llama, rank=3, targets=["q_proj"], layers=1)
     weights = np.arange(lora.size, dtype=np.float32)
     named = lora.named(weights)
     stem = "base_model.model.model.layers.1.self_attn.q_proj.lora_"
@@ -316,7 +305,7 @@ def test_an_adapters_matrices_have_names_and_survive(llama: CausalModel) -> None
 def test_peft_gives_the_same_names_and_the_same_logits(tmp_path: Path) -> None:
     peft = pytest.importorskip("peft")
     llama = loaded(make_llama(tmp_path))
-    lora = moved(LoRA(llama, rank=2, targets=["q_proj", "down_proj"], layers=None))
+    lora = moved(training.LoRA(llama, rank=2, targets=["q_proj", "down_proj"], layers=None))
     with lora.active():
         expected = logits(lora.network)
     config = peft.LoraConfig(r=2, lora_alpha=4, target_modules=["q_proj", "down_proj"], task_type="CAUSAL_LM")
@@ -335,16 +324,16 @@ def test_a_resumed_optimiser_ends_bit_for_bit_where_one_that_did_not_stop_does(w
     generator = np.random.default_rng(0)
     start = generator.normal(size=50).astype(np.float32)
     gradients = generator.normal(size=(6, 50))
-    rate = LearningRate(0.01, steps=6, warmup=2)
-    whole = AdamW(start, rate, weight_decay=weight_decay)
+    rate = training.LearningRate(0.01, steps=6, warmup=2)
+    whole = training.AdamW(start, rate, weight_decay=weight_decay)
     for each in gradients:
         whole.step(each)
-    first = AdamW(start, rate, weight_decay=weight_decay)
+    first = training.AdamW(start, rate, weight_decay=weight_decay)
     for each in gradients[:taken]:
         first.step(torch.tensor(each))
     state = first.state()
     first.step(gradients[taken])  # what was stored is a copy
-    second = AdamW(np.zeros(50, dtype=np.float32), rate, weight_decay=weight_decay)
+    second = training.AdamW(np.zeros(50, dtype=np.float32), rate, weight_decay=weight_decay)
     second.restore(state)
     assert second.taken == taken
     for each in gradients[taken:]:
@@ -356,8 +345,8 @@ def test_a_resumed_optimiser_ends_bit_for_bit_where_one_that_did_not_stop_does(w
 def test_the_optimiser_is_torchs() -> None:
     weights = torch.zeros(4, requires_grad=True)
     theirs = torch.optim.AdamW([weights], lr=0.1, weight_decay=0.0)
-    rate = LearningRate(0.1, steps=3)
-    ours = AdamW(np.zeros(4, dtype=np.float32), rate)
+    rate = training.LearningRate(0.1, steps=3)
+    ours = training.AdamW(np.zeros(4, dtype=np.float32), rate)
     for step in range(3):
         theirs.param_groups[0]["lr"] = rate.at(step)
         weights.grad = torch.tensor([1.0, -2.0, 0.0, 1e-3])
@@ -367,25 +356,25 @@ def test_the_optimiser_is_torchs() -> None:
 
 
 def test_the_learning_rate_rises_and_then_falls() -> None:
-    falling = LearningRate(0.1, steps=10, warmup=2)
+    falling = training.LearningRate(0.1, steps=10, warmup=2)
     assert [falling.at(step) for step in (0, 1, 5, 9)] == pytest.approx([0.05, 0.09, 0.05, 0.01])
-    assert LearningRate(0.1, steps=10).at(0) == 0.1
+    assert training.LearningRate(0.1, steps=10).at(0) == 0.1
     for peak in (0.0, -1.0, 1.1, float("nan")):
         with pytest.raises(ConfigError, match="learning rate"):
-            LearningRate(peak, steps=3)
+            training.LearningRate(peak, steps=3)
 
 
 def test_one_network_may_have_adapters_beside_others_that_are_not_active(llama: CausalModel) -> None:
-    first = moved(LoRA(llama, rank=2, targets=["q_proj"], layers=None))
+    first = moved(training.LoRA(llama, rank=2, targets=["q_proj"], layers=None))
     plain = first.gradients(SHAPES.block(some_rows(llama), device="cpu"))
     Adapters(llama.network, find_sites(llama.network, targets=["q_proj"], layers=None), rank=4)
     assert torch.equal(first.gradients(SHAPES.block(some_rows(llama), device="cpu")), plain)
 
 
 def test_random_rows_are_the_same_each_time_and_cost_something(llama: CausalModel) -> None:
-    first, second = (random_rows(llama, SHAPES, targets=[7] * 3, prompts=[2] * 3, seed=0) for _ in range(2))
+    first, second = (training.random_rows(llama, SHAPES, targets=[7] * 3, prompts=[2] * 3, seed=0) for _ in range(2))
     assert [row.prompt for row in first] == [row.prompt for row in second]
     assert all(len(row.target) == 7 and len(row.prompt) == 2 for row in first)
-    cost = measure_cost(trainables(llama)["LoRA"], SHAPES, target=10)
+    cost = training.measure_cost(trainables(llama)["LoRA"], SHAPES, target=10)
     assert cost.seconds > 0
     assert cost.bytes_per_row > 0

@@ -30,8 +30,8 @@ from understudy.privacy.noise import (
     choose_exactly,
 )
 
+# So many that noise of two thirds or three halves of the scale passes with a chance below 1e-8.
 DRAWS = 3_000
-"""So many that noise of two thirds or three halves of the scale passes with a chance below 1e-8."""
 SCALE = 2048.0
 FEW = np.array([0, 4096, -2048, 4096, 1000], dtype=np.int64)
 MANY = np.random.default_rng(0).integers(-20_000, 20_000, 10_000)

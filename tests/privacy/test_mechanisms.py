@@ -16,23 +16,11 @@ from hypothesis import strategies as st
 from noise_tests import ALPHA, scale_p_value
 
 from understudy.base.errors import ConfigError, PrivacyError
+from understudy.privacy import mechanisms
 from understudy.privacy.accountant import DISCRETE_EXCESS, Composition
 from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent, SubsampledGaussianEvent
 from understudy.privacy.gradients import DPSGD
 from understudy.privacy.guarantee import GDP, gaussian_noise_multiplier
-from understudy.privacy.mechanisms import (
-    COUNT_GRID,
-    LARGEST_RELEASE,
-    LARGEST_SCALE,
-    LEAST_NOISE,
-    SMALLEST_SIGMA,
-    Declared,
-    Mechanism,
-    NoisySum,
-    SampledSum,
-    Sensitivity,
-    SubsampledSum,
-)
 from understudy.privacy.noise import NoiseKind, SystemNoise
 from understudy.privacy.plan import mechanism_from_json, mechanism_to_json
 from understudy.privacy.sample import SubsampledSums
@@ -40,16 +28,18 @@ from understudy.privacy.selection import NoisySelection
 from understudy.privacy.subsampled import SubsampledTokens
 from understudy.privacy.tokens import PrivateTokens, TokenTest
 
-COUNTS = Sensitivity.of_counts(3)
-GAUSSIAN = NoisySum("gaussian", 2.0, COUNTS, (3,))
-LAPLACE = NoisySum("laplace", 2.0, COUNTS, (3,))
-SAMPLED = SampledSum(2.5, (((0.5, 3), (0.25, 1)), ((1.0, 2),)), COUNTS, (None, 4), incidence="ab" * 32)
-UNITS = SubsampledSum(2.5, 0.125, COUNTS, (None, 4))
+COUNTS = mechanisms.Sensitivity.of_counts(3)
+GAUSSIAN = mechanisms.NoisySum("gaussian", 2.0, COUNTS, (3,))
+LAPLACE = mechanisms.NoisySum("laplace", 2.0, COUNTS, (3,))
+SAMPLED = mechanisms.SampledSum(2.5, (((0.5, 3), (0.25, 1)), ((1.0, 2),)), COUNTS, (None, 4), incidence="ab" * 32)
+UNITS = mechanisms.SubsampledSum(2.5, 0.125, COUNTS, (None, 4))
 TOKENS = PrivateTokens(clip=10, batch_size=250, temperature=2, tokens=100)
-MECHANISMS: dict[str, Mechanism] = {
+MECHANISMS: dict[str, mechanisms.Mechanism] = {
     "gaussian": GAUSSIAN,
     "laplace": LAPLACE,
-    "of an unknown size": NoisySum("gaussian", 2.0, Sensitivity(None, 2.0**20, 2.0**20), (None, 7)),
+    "of an unknown size": mechanisms.NoisySum(
+        "gaussian", 2.0, mechanisms.Sensitivity(None, 2.0**20, 2.0**20), (None, 7)
+    ),
     "sampled": SAMPLED,
     "of sampled units": UNITS,
     "over one sample": SubsampledSums(0.125, (("votes", GAUSSIAN), ("sizes", replace(GAUSSIAN, shape=(None, 4))))),
@@ -59,7 +49,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "votes": SubsampledTokens("votes", subsets=4, noise_multiplier=1.0, rate=0.1, tokens=20),
     "dp-sgd": DPSGD(noise_multiplier=5 / 3, rate=1 / 3, steps=5, clipping_norm=2.0),
     "selection": NoisySelection(2.0, 1e-7, 10),
-    "declared": Declared(GaussianEvent(5 / 3)),
+    "declared": mechanisms.Declared(GaussianEvent(5 / 3)),
 }
 
 
@@ -83,19 +73,21 @@ def test_the_event_and_the_noise_are_known_before_any_data_is_read() -> None:
 
 @given(cells=st.integers(1, 10**6))
 def test_the_sensitivity_of_counts_is_never_rounded_down(cells: int) -> None:
-    counts = Sensitivity.of_counts(cells)
-    assert counts.l1 == COUNT_GRID * cells
-    assert Fraction(counts.l2) ** 2 >= Fraction(COUNT_GRID) ** 2 * cells
-    assert counts.l2 == pytest.approx(COUNT_GRID * math.sqrt(cells))
+    counts = mechanisms.Sensitivity.of_counts(cells)
+    assert counts.l1 == mechanisms.COUNT_GRID * cells
+    assert Fraction(counts.l2) ** 2 >= Fraction(mechanisms.COUNT_GRID) ** 2 * cells
+    assert counts.l2 == pytest.approx(mechanisms.COUNT_GRID * math.sqrt(cells))
 
 
 def test_one_count_has_one_and_the_same_norm() -> None:
-    assert Sensitivity.of_counts(1) == Sensitivity(COUNT_GRID, COUNT_GRID, COUNT_GRID)
+    assert mechanisms.Sensitivity.of_counts(1) == mechanisms.Sensitivity(
+        mechanisms.COUNT_GRID, mechanisms.COUNT_GRID, mechanisms.COUNT_GRID
+    )
 
 
 @given(l2=st.floats(1e-3, 1e12), records=st.integers(1, 10**6))
 def test_m_records_move_a_sum_by_m_vectors_and_never_less(l2: float, records: int) -> None:
-    moved = Sensitivity(l2, l2, 8.0).times(records)
+    moved = mechanisms.Sensitivity(l2, l2, 8.0).times(records)
     assert moved.l1 == l2 * records
     assert Fraction(moved.l2) >= Fraction(l2) * records
     assert moved.l2 == pytest.approx(l2 * records)
@@ -103,31 +95,31 @@ def test_m_records_move_a_sum_by_m_vectors_and_never_less(l2: float, records: in
 
 
 def test_m_records_without_an_l1_norm_have_none_and_one_record_is_one() -> None:
-    assert Sensitivity(None, 2.0).times(3).l1 is None
-    assert Sensitivity(None, 2.0).times(1) == Sensitivity(None, 2.0)
+    assert mechanisms.Sensitivity(None, 2.0).times(3).l1 is None
+    assert mechanisms.Sensitivity(None, 2.0).times(1) == mechanisms.Sensitivity(None, 2.0)
 
 
 def test_laplace_noise_is_not_calibrated_to_an_l2_norm() -> None:
     with pytest.raises(PrivacyError, match="without an L1 sensitivity"):
-        NoisySum("laplace", 2.0, Sensitivity(None, 2.0**20), (3,))
+        mechanisms.NoisySum("laplace", 2.0, mechanisms.Sensitivity(None, 2.0**20), (3,))
 
 
 @pytest.mark.parametrize(
     ("stated", "gaussian", "laplace"),
     [
-        (Sensitivity(8, 4, 2), True, True),
-        (Sensitivity(7, 3, 2), True, True),
-        (Sensitivity(9, 4, 2), True, False),
-        (Sensitivity(8, math.nextafter(4, 5), 2), False, True),
-        (Sensitivity(7, 3, 1), False, False),
-        (Sensitivity(7, 3, 4), False, False),
+        (mechanisms.Sensitivity(8, 4, 2), True, True),
+        (mechanisms.Sensitivity(7, 3, 2), True, True),
+        (mechanisms.Sensitivity(9, 4, 2), True, False),
+        (mechanisms.Sensitivity(8, math.nextafter(4, 5), 2), False, True),
+        (mechanisms.Sensitivity(7, 3, 1), False, False),
+        (mechanisms.Sensitivity(7, 3, 4), False, False),
     ],
     ids=["equal", "smaller", "larger L1", "larger L2", "coarser grid", "finer grid"],
 )
 def test_noise_is_enough_for_a_sensitivity_no_larger_on_the_same_grid(
-    stated: Sensitivity, gaussian: bool, laplace: bool
+    stated: mechanisms.Sensitivity, gaussian: bool, laplace: bool
 ) -> None:
-    paid = Sensitivity(8, 4, 2)
+    paid = mechanisms.Sensitivity(8, 4, 2)
     assert (stated.within(paid, "gaussian"), stated.within(paid, "laplace")) == (gaussian, laplace)
 
 
@@ -135,26 +127,26 @@ def test_noise_is_enough_for_a_sensitivity_no_larger_on_the_same_grid(
 
 
 def test_the_scale_is_never_rounded_below_multiplier_times_sensitivity() -> None:
-    sevens = Sensitivity.of_counts(7)
+    sevens = mechanisms.Sensitivity.of_counts(7)
     for multiplier in np.random.default_rng(0).uniform(0.3, 9, 200).tolist():
         for mechanism in (
-            NoisySum("gaussian", multiplier, sevens, (7,)),
-            SampledSum(multiplier, (((1.0, 1),),), sevens, (7,)),
-            SubsampledSum(multiplier, 0.5, sevens, (7,)),
+            mechanisms.NoisySum("gaussian", multiplier, sevens, (7,)),
+            mechanisms.SampledSum(multiplier, (((1.0, 1),),), sevens, (7,)),
+            mechanisms.SubsampledSum(multiplier, 0.5, sevens, (7,)),
         ):
             assert Fraction(mechanism.scale) > Fraction(multiplier) * Fraction(sevens.l2)
         assert sevens.l1 is not None
-        assert Fraction(NoisySum("laplace", multiplier, sevens, (7,)).scale) > Fraction(multiplier) * Fraction(
-            sevens.l1
-        )
+        assert Fraction(mechanisms.NoisySum("laplace", multiplier, sevens, (7,)).scale) > Fraction(
+            multiplier
+        ) * Fraction(sevens.l1)
 
 
 @pytest.mark.parametrize("make", [lambda l2, of=of: replace(of, sensitivity=l2) for of in (GAUSSIAN, SAMPLED, UNITS)])
 def test_a_grid_too_coarse_for_gaussian_noise_is_refused_in_the_plan(make: Any) -> None:
-    edge = SMALLEST_SIGMA / make(COUNTS).noise_multiplier
+    edge = mechanisms.SMALLEST_SIGMA / make(COUNTS).noise_multiplier
     with pytest.raises(ConfigError, match="out of range for these parameters: its noise is too small"):
-        make(Sensitivity(None, edge * 0.99))
-    make(Sensitivity(None, edge * 1.01))
+        make(mechanisms.Sensitivity(None, edge * 0.99))
+    make(mechanisms.Sensitivity(None, edge * 1.01))
 
 
 @pytest.mark.parametrize("rate", [0.0, -0.1, 1.0000001, math.nan, math.inf])
@@ -164,33 +156,33 @@ def test_a_rate_that_is_no_probability_is_refused(rate: float) -> None:
 
 
 def test_a_sampled_unit_is_never_given_away_however_seldom_it_is_sampled() -> None:
-    assert replace(UNITS, noise_multiplier=LEAST_NOISE, rate=1e-9)
+    assert replace(UNITS, noise_multiplier=mechanisms.LEAST_NOISE, rate=1e-9)
     with pytest.raises(ConfigError, match="reveal which units are sampled"):
-        replace(UNITS, noise_multiplier=0.99 * LEAST_NOISE, rate=1e-9)
+        replace(UNITS, noise_multiplier=0.99 * mechanisms.LEAST_NOISE, rate=1e-9)
 
 
 def test_laplace_noise_is_exactly_pure_on_any_grid() -> None:
-    assert replace(LAPLACE, sensitivity=Sensitivity(3.0, 2.0)).event == PureEvent(0.5)
+    assert replace(LAPLACE, sensitivity=mechanisms.Sensitivity(3.0, 2.0)).event == PureEvent(0.5)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 def test_noise_that_would_leave_the_64_bit_integers_is_refused(kind: NoiseKind) -> None:
     """The sampler clamps there: a clamped value plus the exact sum would show the sum."""
-    edge = LARGEST_SCALE / COUNTS.of(kind)
+    edge = mechanisms.LARGEST_SCALE / COUNTS.of(kind)
     with pytest.raises(ConfigError, match="64-bit"):
-        NoisySum(kind, edge * 1.01, COUNTS, (3,))
-    assert NoisySum(kind, edge * 0.99, COUNTS, (3,)).event
+        mechanisms.NoisySum(kind, edge * 1.01, COUNTS, (3,))
+    assert mechanisms.NoisySum(kind, edge * 0.99, COUNTS, (3,)).event
 
 
 def test_noise_on_sampled_records_that_would_leave_the_64_bit_integers_is_refused_with_a_cure_for_secrets() -> None:
     with pytest.raises(ConfigError, match=r"64-bit.*Choose a prior and a posterior"):
-        replace(SAMPLED, noise_multiplier=LARGEST_SCALE / COUNTS.l2 * 1.01)
+        replace(SAMPLED, noise_multiplier=mechanisms.LARGEST_SCALE / COUNTS.l2 * 1.01)
 
 
 def test_the_sampler_does_clamp_and_at_the_largest_scale_it_does_not() -> None:
     ends = [-(2**63), 2**63 - 1]
     assert np.isin(SystemNoise().draw("laplace", scale=2.0**62, size=2_000), ends).any()
-    assert not np.isin(SystemNoise().draw("laplace", scale=LARGEST_SCALE, size=2_000), ends).any()
+    assert not np.isin(SystemNoise().draw("laplace", scale=mechanisms.LARGEST_SCALE, size=2_000), ends).any()
 
 
 @pytest.mark.parametrize("multiplier", [0.0, -1.0, math.inf, math.nan])
@@ -204,21 +196,21 @@ def test_an_impossible_noise_multiplier_is_refused(mechanism: Any, multiplier: f
 @pytest.mark.parametrize("mechanism", [GAUSSIAN, SAMPLED], ids=["gaussian", "sampled"])
 def test_an_impossible_sensitivity_is_refused(mechanism: Any, sensitivity: float) -> None:
     with pytest.raises(ConfigError, match="l2"):
-        replace(mechanism, sensitivity=Sensitivity(None, sensitivity))
+        replace(mechanism, sensitivity=mechanisms.Sensitivity(None, sensitivity))
 
 
 @pytest.mark.parametrize("mechanism", [GAUSSIAN, SAMPLED], ids=["gaussian", "sampled"])
 def test_a_value_too_large_to_be_stored_is_refused_in_the_plan(mechanism: Any) -> None:
-    assert replace(mechanism, shape=(LARGEST_RELEASE // 10, 10))
+    assert replace(mechanism, shape=(mechanisms.LARGEST_RELEASE // 10, 10))
     with pytest.raises(ConfigError, match=r"would have 2e\+08 numbers"):
-        replace(mechanism, shape=(LARGEST_RELEASE // 10, 10, 1 + 1))
+        replace(mechanism, shape=(mechanisms.LARGEST_RELEASE // 10, 10, 1 + 1))
 
 
 # -- JSON, from anybody -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS.values(), ids=MECHANISMS)
-def test_a_mechanism_survives_json_exactly(mechanism: Mechanism) -> None:
+def test_a_mechanism_survives_json_exactly(mechanism: mechanisms.Mechanism) -> None:
     fields = json.loads(json.dumps(mechanism_to_json(mechanism)))
     back = mechanism_from_json(fields, mechanism.event)
     assert back == mechanism
@@ -353,7 +345,7 @@ def test_at_4096_grid_units_the_excess_is_what_the_design_says(epsilon: float) -
 def test_on_the_coarsest_grid_allowed_the_excess_is_below_what_the_accountant_adds(
     epsilon: float, delta: float
 ) -> None:
-    assert worst_excess(sigma=SMALLEST_SIGMA, epsilon=epsilon, delta=delta) < DISCRETE_EXCESS / 4
+    assert worst_excess(sigma=mechanisms.SMALLEST_SIGMA, epsilon=epsilon, delta=delta) < DISCRETE_EXCESS / 4
 
 
 def test_the_accountant_adds_the_excess_of_every_event() -> None:

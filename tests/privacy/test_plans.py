@@ -99,8 +99,8 @@ def test_units_say_what_they_protect_and_survive_json() -> None:
 
 
 SECRETS = SecretBudget("1e-4", "1e-3")
+# Smallest that keep (1e-4, 1e-3), to five decimals.
 MULTIPLIERS = {((1.0, 1),): 1.59037, ((1.0, 5),): 7.95185, ((0.05, 80),): 7.68717}
-"""Smallest that keep (1e-4, 1e-3), to five decimals."""
 
 
 @pytest.mark.parametrize(("inclusion", "multiplier"), MULTIPLIERS.items())

@@ -21,8 +21,8 @@ from understudy.privacy.secrets.bounds import poisson_binomial
 from understudy.privacy.secrets.composition import calibrate
 
 BUDGET = SecretBudget("0.01", "0.1")
+# Draws that show five releases at the noise of one: they exceed the promise twice or more.
 FIVE = 60_000
-"""Draws that show five releases at the noise of one: they exceed the promise twice or more."""
 CHANCE = 1e-6
 OFTEN: Inclusion = ((0.5, 5),)
 MANY: Inclusion = ((0.05, 80),)

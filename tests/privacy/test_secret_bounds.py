@@ -16,14 +16,7 @@ from understudy.base.errors import ConfigError
 from understudy.privacy.events import Inclusion, MixtureEvent
 from understudy.privacy.guarantee import SecretBudget, normal_quantile, phi_bar
 from understudy.privacy.mechanisms import SMALLEST_SIGMA
-from understudy.privacy.secrets.bounds import (
-    DISCRETE_EXCESS,
-    DISCRETE_LOSS,
-    LEAST_NOISE,
-    blow_up,
-    poisson_binomial,
-    smallest,
-)
+from understudy.privacy.secrets import bounds
 from understudy.privacy.secrets.composition import calibrate, posterior
 
 TEN_TIMES = SecretBudget("1e-4", "1e-3")
@@ -54,25 +47,25 @@ def every_outcome(inclusion: Inclusion) -> list[float]:
 @settings(deadline=None)
 @given(groups)
 def test_the_law_of_drawn_records_is_that_of_all_subsets(inclusion: Inclusion) -> None:
-    np.testing.assert_allclose(poisson_binomial(inclusion), every_outcome(inclusion), rtol=1e-11, atol=1e-300)
+    np.testing.assert_allclose(bounds.poisson_binomial(inclusion), every_outcome(inclusion), rtol=1e-11, atol=1e-300)
 
 
 def test_far_tails_of_the_law_of_drawn_records_keep_their_digits() -> None:
-    law = poisson_binomial(((0.05, 80),))
+    law = bounds.poisson_binomial(((0.05, 80),))
     assert law[80] == pytest.approx(0.05**80, rel=1e-12)
     assert law[3] == pytest.approx(math.comb(80, 3) * 0.05**3 * 0.95**77, rel=1e-12)
-    assert math.fsum(poisson_binomial(((0.3, 2000), (0.9, 500)))) == pytest.approx(1, abs=1e-11)
+    assert math.fsum(bounds.poisson_binomial(((0.3, 2000), (0.9, 500)))) == pytest.approx(1, abs=1e-11)
 
 
 def test_records_that_are_always_drawn_only_shift_the_law() -> None:
-    np.testing.assert_array_equal(poisson_binomial(((1.0, 3), (0.5, 1))), [0, 0, 0, 0.5, 0.5])
-    np.testing.assert_array_equal(poisson_binomial(()), [1])
+    np.testing.assert_array_equal(bounds.poisson_binomial(((1.0, 3), (0.5, 1))), [0, 0, 0, 0.5, 0.5])
+    np.testing.assert_array_equal(bounds.poisson_binomial(()), [1])
 
 
 @pytest.mark.parametrize("group", [(1.1, 1), (-0.1, 1), (math.nan, 1), (0.5, -1)])
 def test_a_rate_that_is_no_probability_is_one_clear_error(group: tuple[float, int]) -> None:
     with pytest.raises(ConfigError, match="probability"):
-        poisson_binomial((group,))
+        bounds.poisson_binomial((group,))
 
 
 @pytest.mark.parametrize(
@@ -97,9 +90,9 @@ def test_with_one_record_always_drawn_the_bound_is_the_gaussian_one() -> None:
 
 
 def test_one_release_pays_for_its_discrete_noise() -> None:
-    law = poisson_binomial(((1.0, 1), (0.5, 2)))
+    law = bounds.poisson_binomial(((1.0, 1), (0.5, 2)))
     continuous = float(law @ ndtr(np.arange(4) / 2.0 + normal_quantile(1e-3)))
-    assert continuous * (1 + 1e-11) < blow_up(1e-3, 2.0, law) < continuous * (1 + 1e-8)
+    assert continuous * (1 + 1e-11) < bounds.blow_up(1e-3, 2.0, law) < continuous * (1 + 1e-8)
 
 
 def test_two_statistics_from_one_draw_at_one_sigma_blow_up_23_times() -> None:
@@ -129,7 +122,7 @@ def test_calibrated_noise_keeps_the_promise_and_wastes_nothing(
     budget = SecretBudget(prior, min(prior * times, (1 + prior) / 2))
     noise = smallest_noise_multiplier(budget, inclusion)
     assert reconstruction_bound(prior, noise, inclusion) <= float(budget.posterior)
-    if noise > LEAST_NOISE:
+    if noise > bounds.LEAST_NOISE:
         assert reconstruction_bound(prior, noise * (1 - 1e-6), inclusion) > float(budget.posterior) * (1 - 1e-7)
 
 
@@ -142,9 +135,9 @@ def test_more_records_or_higher_rates_never_lower_the_bound(
         1 + 1e-12
     )
     raised = tuple((min(1.0, rate * 1.5), records) for rate, records in inclusion)
-    assert blow_up(prior, noise, poisson_binomial(inclusion)) <= blow_up(prior, noise, poisson_binomial(raised)) * (
-        1 + 1e-12
-    )
+    assert bounds.blow_up(prior, noise, bounds.poisson_binomial(inclusion)) <= bounds.blow_up(
+        prior, noise, bounds.poisson_binomial(raised)
+    ) * (1 + 1e-12)
 
 
 def test_a_single_gaussian_in_place_of_the_mixture_is_unsafe_when_secrets_are_rare() -> None:
@@ -154,8 +147,8 @@ def test_a_single_gaussian_in_place_of_the_mixture_is_unsafe_when_secrets_are_ra
 
 
 def test_a_secret_that_is_hardly_ever_drawn_needs_no_noise() -> None:
-    assert smallest_noise_multiplier(TEN_TIMES, ((1e-4, 1),)) == LEAST_NOISE
-    assert smallest_noise_multiplier(TEN_TIMES, ()) == LEAST_NOISE
+    assert smallest_noise_multiplier(TEN_TIMES, ((1e-4, 1),)) == bounds.LEAST_NOISE
+    assert smallest_noise_multiplier(TEN_TIMES, ()) == bounds.LEAST_NOISE
 
 
 def test_a_posterior_at_the_prior_is_one_clear_error() -> None:
@@ -165,7 +158,7 @@ def test_a_posterior_at_the_prior_is_one_clear_error() -> None:
 
 def test_the_search_begins_anywhere() -> None:
     for low in (1e-3, 0.5, 3.0, 1000.0):
-        assert smallest(lambda noise: 1 / (1 + noise), 0.1, low=low) == pytest.approx(9, rel=1e-6)
+        assert bounds.smallest(lambda noise: 1 / (1 + noise), 0.1, low=low) == pytest.approx(9, rel=1e-6)
 
 
 # -- the bounds are for continuous noise, the noise is discrete: summed exactly over its grid -------------------------
@@ -188,7 +181,7 @@ def right(present: Floats, absent: Floats, prior: float) -> float:
 
 def discrete_right(sigma: float, shift: int, inclusion: Inclusion, prior: float) -> float:
     """The same for a discrete Gaussian and records that each shift it by ``shift`` grid units."""
-    law = poisson_binomial(inclusion)
+    law = bounds.poisson_binomial(inclusion)
     most = int(np.flatnonzero(law > 1e-18)[-1])
     reach = int(9 * sigma) + shift * most
     x = np.arange(-reach, reach + 1)
@@ -220,11 +213,11 @@ def test_discrete_noise_is_rounded_continuous_noise_of_a_slightly_smaller_sigma(
 
 
 def test_the_constants_cover_the_coarsest_grid_allowed() -> None:
-    assert 1 - rounded(SMALLEST_SIGMA) / SMALLEST_SIGMA < DISCRETE_LOSS
+    assert 1 - rounded(SMALLEST_SIGMA) / SMALLEST_SIGMA < bounds.DISCRETE_LOSS
     dimensions, y = 1e8, 40.0
     # the sum of y^4 over all dimensions is at most the largest y^2 times the sum of y^2, which is about their number
     together = dimensions * (2 * y**2 + 10) / (2880 * SMALLEST_SIGMA**4)
-    assert together < 1e-8 < DISCRETE_EXCESS / 4
+    assert together < 1e-8 < bounds.DISCRETE_EXCESS / 4
 
 
 @pytest.mark.parametrize("inclusion", INCLUSIONS)
@@ -233,7 +226,9 @@ def test_the_constants_cover_the_coarsest_grid_allowed() -> None:
 def test_on_coarse_grids_the_bound_at_the_rounded_sigma_holds(
     inclusion: Inclusion, prior: float, sigma: float, shift: int
 ) -> None:
-    most = blow_up(prior, rounded(sigma) / shift, poisson_binomial(inclusion)) * (1 + 2 * ratio(sigma, 8.0))
+    most = bounds.blow_up(prior, rounded(sigma) / shift, bounds.poisson_binomial(inclusion)) * (
+        1 + 2 * ratio(sigma, 8.0)
+    )
     assert discrete_right(sigma, shift, inclusion, prior) <= most * (1 + 1e-9)
 
 
@@ -242,7 +237,8 @@ def test_on_a_coarse_grid_the_continuous_bound_itself_is_exceeded() -> None:
     sigma, shift = 4.0, 6
     priors = [float(discrete(np.arange(-60, 61), sigma)[60 + cut :].sum()) for cut in range(4, 14)]
     excess = [
-        discrete_right(sigma, shift, ((1.0, 1),), prior) / blow_up(prior, sigma / shift, poisson_binomial(((1.0, 1),)))
+        discrete_right(sigma, shift, ((1.0, 1),), prior)
+        / bounds.blow_up(prior, sigma / shift, bounds.poisson_binomial(((1.0, 1),)))
         for prior in priors
     ]
     assert max(excess) > 1 + 1e-4
@@ -261,11 +257,11 @@ def test_on_the_coarsest_grid_allowed_the_stated_bound_holds(inclusion: Inclusio
 def test_records_that_point_anywhere_on_a_grid_of_two_dimensions_keep_the_bound(vector: tuple[int, int]) -> None:
     sigma, prior = 3.0, 1e-3
     x, y = np.meshgrid(np.arange(-40, 41), np.arange(-40, 41))
-    law = poisson_binomial(((0.5, 3),))
+    law = bounds.poisson_binomial(((0.5, 3),))
     weights = [
         np.exp(-((x - k * vector[0]) ** 2 + (y - k * vector[1]) ** 2) / (2 * sigma**2)).ravel() for k in range(4)
     ]
     whole = weights[0].sum()
     found = right(sum(law[k] * weights[k] for k in range(4)) / whole, weights[0] / whole, prior)
-    most = blow_up(prior, rounded(sigma) / math.hypot(*vector), law) * (1 + 4 * ratio(sigma, 6.0))
+    most = bounds.blow_up(prior, rounded(sigma) / math.hypot(*vector), law) * (1 + 4 * ratio(sigma, 6.0))
     assert 0.9 * most < found <= most

@@ -79,8 +79,8 @@ def test_the_threshold_is_the_least_that_lets_lone_names_through_no_more_often(
     assert mechanism.failure_at(mechanism.threshold) <= delta < mechanism.failure_at(mechanism.threshold - 1)
 
 
+# So few that a threshold that is too low passes with a chance of 1e-148.
 RUNS = 800
-"""So few that a threshold that is too low passes with a chance of 1e-148."""
 
 
 def lone_rate(

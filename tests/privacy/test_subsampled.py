@@ -13,16 +13,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from understudy.base.errors import ConfigError, PrivacyError
+from understudy.privacy import events
 from understudy.privacy.accountant import DISCRETE_EXCESS, Composition
-from understudy.privacy.events import (
-    GaussianEvent,
-    PureEvent,
-    SubsampledGaussianEvent,
-    SubsampledPureEvent,
-    epsilon_of,
-    event_from_json,
-    event_to_json,
-)
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.noise import InsecureNoNoise, NoiseKind, NoiseSource, SystemNoise
@@ -43,7 +35,7 @@ def opened(mechanism: SubsampledTokens, source: NoiseSource | None = None, *, sp
 
 
 def test_the_poisson_subsampled_gaussian_costs_what_the_design_says() -> None:
-    event = SubsampledGaussianEvent(1.0, 0.01, 1000)
+    event = events.SubsampledGaussianEvent(1.0, 0.01, 1000)
     assert event.to_pld().get_epsilon_for_delta(1e-6) == pytest.approx(2.1245, abs=5e-5)
     assert Composition((event,)).epsilon(1e-6) == pytest.approx(2.1245, abs=1e-3)  # the discrete excess
     assert Composition((event,)).epsilon(1e-6) > event.to_pld().get_epsilon_for_delta(1e-6)
@@ -51,8 +43,8 @@ def test_the_poisson_subsampled_gaussian_costs_what_the_design_says() -> None:
 
 def test_releases_of_one_event_equal_as_many_events() -> None:
     for one, many in (
-        (SubsampledGaussianEvent(2.0, 0.05, 1), SubsampledGaussianEvent(2.0, 0.05, 6)),
-        (SubsampledPureEvent(1.0, 0.05, 1), SubsampledPureEvent(1.0, 0.05, 6)),
+        (events.SubsampledGaussianEvent(2.0, 0.05, 1), events.SubsampledGaussianEvent(2.0, 0.05, 6)),
+        (events.SubsampledPureEvent(1.0, 0.05, 1), events.SubsampledPureEvent(1.0, 0.05, 6)),
     ):
         six = Composition((one,) * 6)
         assert six.epsilon(1e-6) == pytest.approx(Composition((many,)).epsilon(1e-6), rel=1e-6)
@@ -60,24 +52,24 @@ def test_releases_of_one_event_equal_as_many_events() -> None:
 
 
 def test_at_rate_1_an_event_costs_what_it_costs_on_all_data() -> None:
-    everyone = Composition((SubsampledGaussianEvent(4.0, 1.0, 9),)).epsilon(1e-6)
-    assert everyone == pytest.approx(Composition((GaussianEvent(4.0),) * 9).epsilon(1e-6), rel=2e-3)
-    assert SubsampledPureEvent(0.3, 1.0, 5).pure_epsilon == pytest.approx(PureEvent(0.3).pure_epsilon * 5)
+    everyone = Composition((events.SubsampledGaussianEvent(4.0, 1.0, 9),)).epsilon(1e-6)
+    assert everyone == pytest.approx(Composition((events.GaussianEvent(4.0),) * 9).epsilon(1e-6), rel=2e-3)
+    assert events.SubsampledPureEvent(0.3, 1.0, 5).pure_epsilon == pytest.approx(events.PureEvent(0.3).pure_epsilon * 5)
 
 
 def test_a_pure_mechanism_on_a_sample_is_as_private_as_the_formula_says() -> None:
-    event = SubsampledPureEvent(1.0, 0.1, 3)
+    event = events.SubsampledPureEvent(1.0, 0.1, 3)
     assert event.each == pytest.approx(math.log(1 + 0.1 * (math.e - 1)))
     assert event.pure_epsilon == Composition((event,)).epsilon(0) == pytest.approx(3 * event.each)
     assert Composition((replace(event, count=500),)).epsilon(1e-6) < 500 * event.each
-    assert SubsampledPureEvent(800.0, 0.1, 1).each == 800.0
+    assert events.SubsampledPureEvent(800.0, 0.1, 1).each == 800.0
 
 
 def test_the_rho_of_a_sampled_event_bounds_its_renyi_divergence_in_both_directions() -> None:
     """By numerical integration, at several orders."""
     x = np.linspace(-60, 60, 400_001)
     for sigma, rate in ((0.7, 0.1), (1.0, 0.5), (3.0, 0.01)):
-        rho = SubsampledGaussianEvent(sigma, rate, 1).rho
+        rho = events.SubsampledGaussianEvent(sigma, rate, 1).rho
         without = stats.norm.logpdf(x, 0, sigma)
         with_it = np.logaddexp(math.log1p(-rate) + without, math.log(rate) + stats.norm.logpdf(x, 1, sigma))
         for order in (1.1, 2.0, 5.0, 20.0):
@@ -92,7 +84,7 @@ def test_the_losses_of_a_sampled_event_bound_delta_in_both_directions(sigma: flo
     x = np.linspace(-12 * sigma, 1 + 12 * sigma, 400_001)
     without = stats.norm.pdf(x, 0, sigma)
     with_it = (1 - rate) * without + rate * stats.norm.pdf(x, 1, sigma)
-    losses = SubsampledGaussianEvent(sigma, rate, 1).to_pld()
+    losses = events.SubsampledGaussianEvent(sigma, rate, 1).to_pld()
     for half, p, q in ((losses._pmf_remove, with_it, without), (losses._pmf_add, without, with_it)):
         epsilon = 0.3 * float(np.log(p / q)[np.abs(x) < 4 * sigma].max())
         delta = float(np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0), x))
@@ -100,9 +92,9 @@ def test_the_losses_of_a_sampled_event_bound_delta_in_both_directions(sigma: flo
 
 
 def test_every_release_pays_for_the_excess_of_its_discrete_noise() -> None:
-    event = SubsampledGaussianEvent(1.0, 0.02, 1000)
+    event = events.SubsampledGaussianEvent(1.0, 0.02, 1000)
     smaller = 1e-6 / (1 + 1000 * DISCRETE_EXCESS)
-    assert Composition((event,)).epsilon(1e-6) == epsilon_of(event.to_pld(), smaller)
+    assert Composition((event,)).epsilon(1e-6) == events.epsilon_of(event.to_pld(), smaller)
 
 
 def test_on_the_coarsest_grid_the_excess_on_a_sample_is_no_larger_than_on_all_data() -> None:
@@ -128,18 +120,22 @@ def test_on_the_coarsest_grid_the_excess_on_a_sample_is_no_larger_than_on_all_da
         assert deltas(a, mixture, epsilon) == pytest.approx(outside * deltas(a, b, inner), rel=1e-9)
 
 
-@pytest.mark.parametrize("event", [SubsampledGaussianEvent(5 / 3, 0.01, 7), SubsampledPureEvent(1 / 3, 0.01, 7)])
-def test_events_survive_json_exactly_with_a_whole_count(event: SubsampledGaussianEvent | SubsampledPureEvent) -> None:
-    back = event_from_json(event_to_json(event))
+@pytest.mark.parametrize(
+    "event", [events.SubsampledGaussianEvent(5 / 3, 0.01, 7), events.SubsampledPureEvent(1 / 3, 0.01, 7)]
+)
+def test_events_survive_json_exactly_with_a_whole_count(
+    event: events.SubsampledGaussianEvent | events.SubsampledPureEvent,
+) -> None:
+    back = events.event_from_json(events.event_to_json(event))
     assert back == event
-    assert isinstance(back, SubsampledGaussianEvent | SubsampledPureEvent)
+    assert isinstance(back, events.SubsampledGaussianEvent | events.SubsampledPureEvent)
     assert isinstance(back.count, int)
     assert "7 times on a Poisson sample of rate 0.01" in str(event)
     assert 0.01 < Composition((event,)).power(0.01) <= 1
 
 
 @pytest.mark.parametrize(("rate", "count"), [(0.0, 1), (1.1, 1), (-0.1, 1), (0.1, 0), (0.1, 1.5), (math.nan, 1)])
-@pytest.mark.parametrize("kind", [SubsampledGaussianEvent, SubsampledPureEvent])
+@pytest.mark.parametrize("kind", [events.SubsampledGaussianEvent, events.SubsampledPureEvent])
 def test_an_impossible_rate_or_count_is_refused(
     kind: Callable[[float, float, float], object], rate: float, count: float
 ) -> None:
@@ -156,8 +152,8 @@ def test_an_impossible_rate_or_count_is_refused(
 )
 def test_the_noise_for_a_budget_never_overshoots_and_wastes_little(budget: Budget, rate: float, tokens: int) -> None:
     delta = float(budget.delta)
-    gaussian = SubsampledGaussianEvent(subsampled_multiplier(budget, rate=rate, count=tokens), rate, tokens)
-    votes = SubsampledPureEvent(votes_epsilon(budget, rate=rate, count=tokens), rate, tokens)
+    gaussian = events.SubsampledGaussianEvent(subsampled_multiplier(budget, rate=rate, count=tokens), rate, tokens)
+    votes = events.SubsampledPureEvent(votes_epsilon(budget, rate=rate, count=tokens), rate, tokens)
     for event in (gaussian, votes):
         Plan("method", Unit(), budget, (Charge("tokens", Declared(event), "to test"),))  # checks that it is within
         assert Composition((event,)).epsilon(delta) == pytest.approx(float(budget.epsilon), rel=0.01)
@@ -165,7 +161,7 @@ def test_the_noise_for_a_budget_never_overshoots_and_wastes_little(budget: Budge
 
 def test_votes_need_no_delta_and_are_the_better_for_one() -> None:
     pure = votes_epsilon(Budget(1, 0), rate=0.1, count=100)
-    event = SubsampledPureEvent(pure, 0.1, 100)
+    event = events.SubsampledPureEvent(pure, 0.1, 100)
     assert Composition((event,)).epsilon(0) <= 1
     assert event.pure_epsilon == pytest.approx(1, rel=1e-6)
     assert votes_epsilon(Budget(1, "1e-6"), rate=0.1, count=100) > 1.2 * pure
@@ -187,8 +183,8 @@ def test_gaussian_noise_without_a_delta_is_one_clear_error() -> None:
 
 
 def test_the_event_and_the_scale_are_known_before_anything_is_drawn() -> None:
-    assert GAUSSIAN.event == SubsampledGaussianEvent(1.0, 0.1, 20)
-    assert VOTES.event == SubsampledPureEvent(1.0, 0.1, 20)
+    assert GAUSSIAN.event == events.SubsampledGaussianEvent(1.0, 0.1, 20)
+    assert VOTES.event == events.SubsampledPureEvent(1.0, 0.1, 20)
     assert GAUSSIAN.scale == pytest.approx(math.sqrt(2) * GRID)
     assert VOTES.scale == pytest.approx(2.0)
 

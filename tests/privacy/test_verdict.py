@@ -39,7 +39,7 @@ def test_more_records_are_never_worse_and_more_noise_is_never_better(basis: Basi
 
 def test_what_no_number_of_records_helps_names_none() -> None:
     found = Verdict.of("tokens", texts=100.0, least=0.7, labels=2, records=10**9)
-    assert (found.level, found.records, found.share) == ("noise", None, 0.7)
+    assert (found.level, found.records) == ("noise", None)
     assert Verdict.of("tokens", texts=100.0, least=0.7, labels=2).level == "noise", "whatever the size"
 
 
@@ -56,12 +56,9 @@ def test_a_weight_in_records_of_another_kind_is_told_in_times() -> None:
     found = Verdict.of("topics", texts=14.4, records=400.0)
     assert (found.level, found.records) == ("thin", 900), "the broken twin names fewer than there are"
     said = found.in_times(400.0).sentence(spent=True)
-    assert (
-        said
-        == "Weak: only things said in at least 1 in 28 texts survive. About 2.2 times as many records would be enough."
-    )
+    assert said == "Weak: noise nearly drowns the data. About 2.2 times as many records would be enough."
     assert found.in_times(860.0).sentence(spent=True).endswith(". A few more records would be enough.")
-    assert found.in_times(0.0).sentence(spent=True) == "Weak: only things said in at least 1 in 28 texts survive."
+    assert found.in_times(0.0).sentence(spent=True) == "Weak: noise nearly drowns the data."
     assert Verdict.of("topics", texts=1.0, records=400.0).in_times(400.0).times is None, "good"
 
 
@@ -69,36 +66,30 @@ def test_it_is_one_plain_sentence() -> None:
     def told(level: Any, basis: Basis = "topics", spent: bool = False, **fields: Any) -> str:
         return Verdict(level, basis, **fields).sentence(spent=spent)
 
-    assert (
-        told("good", share=0.01) == "Good: common themes will come through. This says nothing about how the texts read."
-    )
-    assert (
-        told("good", share=0.01, spent=True)
-        == "Good: common themes come through. This says nothing about how the texts read."
-    )
-    thin = "Weak: only things said in at least 1 in 9 texts will survive. About 9,000 records would be enough."
-    assert told("thin", share=0.11, records=9000) == thin
-    assert "at least 1 in 25 texts survive." in told("thin", share=0.04, records=9000, spent=True)
-    assert "only things said in nearly every text" in told("thin", share=0.8)
+    good = "Good: common themes will come through. This says nothing about how the texts read."
+    assert (told("good"), told("good", spent=True)) == (good, good.replace("will come", "come"))
+    thin = "Weak: only words that 9 records have are nearly sure to survive."
+    for spent in (False, True):
+        assert told("thin", spent=spent, survives="words that 9 records have") == thin
+    assert told("thin", "tokens").startswith("Weak: noise nearly drowns the data."), "no claim that nobody measured"
     noise = "Noise: the result would be mostly chance; do not spend this budget. About 20,000 records would be enough."
-    assert told("noise", share=1.0, records=20_000) == noise
-    assert "20,000 owners would be enough" in Verdict("noise", "topics", 1.0, 20_000).sentence(unit="owner")
-    assert told("noise", share=1.0, spent=True) == "Noise: the result is mostly chance."
-    assert "A lower --sampling-rate" in told("noise", "tokens", share=1.0)
+    assert told("noise", records=20_000) == noise
+    assert "20,000 owners would be enough" in Verdict("noise", "topics", records=20_000).sentence(unit="owner")
+    assert told("noise", spent=True) == "Noise: the result is mostly chance."
+    assert "A lower --sampling-rate" in told("noise", "tokens")
     assert told("good", "training") == "Good: the private texts come through clearly."
     assert "--lora-rank" in told("thin", "training")
-    assert Verdict("thin", "topics", 0.1, 9000).coarse.sentence() == "Weak: noise nearly drowns the data."
+    assert Verdict("thin", "topics", "words", 9000).coarse.sentence() == "Weak: noise nearly drowns the data."
 
 
 def test_it_survives_json_and_none_of_another_form_is_read() -> None:
-    for verdict in (None, Verdict("thin", "topics", 0.1, 9000), Verdict(None, "labels", records=3)):
+    for verdict in (None, Verdict("thin", "topics", "words", 9000), Verdict(None, "labels", records=3)):
         assert Facts.from_json(Facts(verdict=verdict).to_json()).verdict == verdict
     good = Facts(verdict=Verdict("good", "topics")).to_json()
     for change in (
         {"level": "splendid"},
         {"basis": "<b>"},
-        {"share": 1.1},
-        {"share": -1.0},
+        {"survives": "<b>"},
         {"records": 0},
         {"level": 1},
     ):

@@ -15,7 +15,7 @@ from understudy.base.files import private_folder
 from understudy.evaluate.metrics.overview import Histogram, Overview, Point, Profile, Topic
 from understudy.evaluate.metrics.results import Evaluation, ReleasedMetrics
 from understudy.evaluate.metrics.value import Interval, Metric, MetricValue
-from understudy.evaluate.synthetic import table_sha256
+from understudy.evaluate.synthetic import SyntheticFile
 from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.events import GaussianEvent, PureEvent
 from understudy.privacy.guarantee import Budget, SecretBudget
@@ -24,13 +24,13 @@ from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
 from understudy.release import PublicSchema, Release
 from understudy.release.statement import Sealed, Statement
-from understudy.run.outputs import OutputFolder, find_table
+from understudy.run.outputs import OutputFolder
 from understudy.run.table import SyntheticTable
 from understudy.text.records import SyntheticRecord
 
 LABELS = ("cardiology", "neurology", "skin")
+# Stands everywhere in the private half of a made-up run, and nowhere else.
 PLANTED = "zyxomma-private-string"
-"""Stands everywhere in the private half of a made-up run, and nowhere else."""
 
 ACCURACY = Metric(
     "utility", "accuracy", "Accuracy on real texts", "Share that is right, in [0, 1].", "Paper 1", "higher"
@@ -171,8 +171,8 @@ def measure(folder: OutputFolder, *, accuracy: float = 0.8, overview: Overview |
 
 def digest_of(folder: OutputFolder) -> str | None:
     """Which table was measured, as an evaluation says it."""
-    table = find_table(folder.shareable)
-    return None if table is None else table_sha256(table)
+    table = SyntheticFile.within(folder.shareable)
+    return None if table is None else table.sha256()
 
 
 def made_audit(bound: float = 0.21, **changes: Any) -> RunAudit:

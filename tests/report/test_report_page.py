@@ -14,21 +14,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import NamedTuple
 
+import made_runs
 import pytest
 from click.testing import CliRunner, Result
-from made_runs import (
-    ACCURACY,
-    COPIED,
-    FRECHET,
-    LABELS,
-    PLANTED,
-    charge_metrics,
-    made_audit,
-    made_overview,
-    made_statement,
-    make_run,
-    measure,
-)
 
 from understudy.base.display import printable
 from understudy.base.errors import ConfigError, ModelError, UnderstudyWarning
@@ -96,15 +84,15 @@ class Pages(NamedTuple):
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
-    folder = make_run(tmp_path_factory.mktemp("measured") / "run")
-    measure(folder)
+    folder = made_runs.make_run(tmp_path_factory.mktemp("measured") / "run")
+    made_runs.measure(folder)
     return Pages(folder, shareable(folder), internal(folder))
 
 
 @pytest.fixture
 def measured(tmp_path: Path) -> OutputFolder:
-    folder = make_run(tmp_path / "run")
-    measure(folder)
+    folder = made_runs.make_run(tmp_path / "run")
+    made_runs.measure(folder)
     return folder
 
 
@@ -115,7 +103,7 @@ def test_every_section_is_in_the_internal_report(pages: Pages) -> None:
 
 
 def test_the_curve_names_the_statement_s_own_figure_rounded_up(pages: Pages) -> None:
-    assert 0.1292 < made_statement().power < 0.1293
+    assert 0.1292 < made_runs.made_statement().power < 0.1293
     assert "1 % wrong, 12.93 % right" in pages.shareable
 
 
@@ -123,7 +111,7 @@ def test_every_metric_has_its_definition_and_source_with_ceiling_and_floor_besid
     pages: Pages,
 ) -> None:
     text = Elements(pages.internal).text
-    for metric in (ACCURACY, FRECHET, COPIED):
+    for metric in (made_runs.ACCURACY, made_runs.FRECHET, made_runs.COPIED):
         assert metric.definition in text
         assert metric.source in text
     for words in ("synthetic texts", "baseline", "as many real texts", "all real texts", "0.900", "0.880 to 0.930"):
@@ -132,13 +120,13 @@ def test_every_metric_has_its_definition_and_source_with_ceiling_and_floor_besid
 
 def test_the_audit_is_shown_beside_the_promise(measured: OutputFolder) -> None:
     assert "A low bound is not a proof" in internal(measured)
-    made_audit(bound=7.5).save(measured.audit_file)
+    made_runs.made_audit(bound=7.5).save(measured.audit_file)
     assert "The run leaks more than is promised" in internal(measured)
 
 
 def test_nothing_in_a_text_becomes_markup(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run", [(text, place % 3) for place, text in enumerate(NASTY * 2)])
-    measure(folder, overview=made_overview(text="".join(NASTY)))
+    folder = made_runs.make_run(tmp_path / "run", [(text, place % 3) for place, text in enumerate(NASTY * 2)])
+    made_runs.measure(folder, overview=made_runs.made_overview(text="".join(NASTY)))
     for text in (shareable(folder), internal(folder)):
         page = Elements(text)
         assert not page.named("img")
@@ -154,8 +142,8 @@ def test_no_control_character_reaches_a_page_and_each_is_shown(tmp_path: Path) -
     turning = [0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]  # the direction of words
     controls = "".join(map(chr, [*range(9), 11, 12, *range(14, 32), *range(127, 160), 0xFFFE, 0xFDD0, *turning]))
     text = f"before{controls}after"
-    folder = make_run(tmp_path / "run", [(text, place % 3) for place in range(6)])
-    measure(folder, overview=made_overview(text=text))
+    folder = made_runs.make_run(tmp_path / "run", [(text, place % 3) for place in range(6)])
+    made_runs.measure(folder, overview=made_runs.made_overview(text=text))
     assert not set(printable(text)) & set(map(chr, turning))
     for page in (shareable(folder), internal(folder)):
         assert not set(page) & set(controls)
@@ -167,14 +155,16 @@ def test_no_control_character_reaches_a_page_and_each_is_shown(tmp_path: Path) -
 
 def test_a_record_is_shown_field_by_field(tmp_path: Path) -> None:
     record = {"question": "Why <b>?", "stars": 4, "tags": ["a", None]}
-    page = Elements(shareable(make_run(tmp_path / "run", [(json.dumps(record), 0), ("[1, 2]", 0), ('{"a": ', 0)])))
+    page = Elements(
+        shareable(made_runs.make_run(tmp_path / "run", [(json.dumps(record), 0), ("[1, 2]", 0), ('{"a": ', 0)]))
+    )
     assert not page.named("b")
     for words in ("question", "Why <b>?", "stars", '["a", null]', "[1, 2]"):
         assert words in page.text
 
 
 def test_a_statement_s_words_are_escaped(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run")
+    folder = made_runs.make_run(tmp_path / "run")
     path = folder.shareable / "statement.json"
     path.write_text(path.read_text("utf-8").replace("clinic", "<b>clinic</b>"), "utf-8")
     assert not Elements(shareable(folder)).named("b")
@@ -230,36 +220,36 @@ def test_the_same_run_and_seed_give_the_same_page_and_another_seed_shows_other_t
 
 
 def test_a_page_with_long_texts_and_all_points_is_below_three_megabytes(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run", [("word " * 2_000 + str(place), place % 3) for place in range(12)])
-    measure(folder, overview=made_overview(1500, text="m" * 20_000))
+    folder = made_runs.make_run(tmp_path / "run", [("word " * 2_000 + str(place), place % 3) for place in range(12)])
+    made_runs.measure(folder, overview=made_runs.made_overview(1500, text="m" * 20_000))
     assert len(internal(folder).encode()) < 3_000_000
 
 
 @pytest.mark.parametrize("output_format", FORMATS)
 def test_tables_of_every_format_are_read(tmp_path: Path, output_format: str) -> None:
     texts = [('Two\r\nlines, "quoted"\u2028', 0), ("plain", 1)]
-    text = Elements(shareable(make_run(tmp_path / "run", texts, output_format=output_format))).text
+    text = Elements(shareable(made_runs.make_run(tmp_path / "run", texts, output_format=output_format))).text
     lines = 'Two lines, "quoted"\u2028' if output_format == "tsv" else 'Two\nlines, "quoted"\u2028'
     assert lines in text.replace("\r\n", "\n")
-    for words in ("plain", LABELS[0], LABELS[1], "chest pain", "builtin:tiny"):
+    for words in ("plain", made_runs.LABELS[0], made_runs.LABELS[1], "chest pain", "builtin:tiny"):
         assert words in text
 
 
 def test_a_release_without_texts_and_texts_without_a_release_have_a_shareable_report(tmp_path: Path) -> None:
-    text = shareable(make_run(tmp_path / "run", []))
+    text = shareable(made_runs.make_run(tmp_path / "run", []))
     assert "No synthetic texts yet" in text
     assert '<section id="map"' not in text
-    folder = make_run(tmp_path / "generated")
+    folder = made_runs.make_run(tmp_path / "generated")
     (folder.shareable / "dp-kps.release").unlink()
     assert "terms.txt" in shareable(folder)
     assert write_reports(folder, embedder=None).internal is None, "nothing was measured"
 
 
 def test_a_run_without_noise_is_stamped(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "charged")
-    charge_metrics(folder, private=False)
+    folder = made_runs.make_run(tmp_path / "charged")
+    made_runs.charge_metrics(folder, private=False)
     assert "NOT PRIVATE" in shareable(folder)
-    text = shareable(make_run(tmp_path / "run", statement=made_statement(private=False)))
+    text = shareable(made_runs.make_run(tmp_path / "run", statement=made_runs.made_statement(private=False)))
     assert "NOT PRIVATE" in text
     assert "With or without any one unit" not in text
     assert "The best that an attacker can do" not in text
@@ -268,7 +258,9 @@ def test_a_run_without_noise_is_stamped(tmp_path: Path) -> None:
 
 
 def test_a_run_that_protects_secrets_states_prior_and_posterior(tmp_path: Path) -> None:
-    text = Elements(shareable(make_run(tmp_path / "run", statement=made_statement(secret=True)))).text
+    text = Elements(
+        shareable(made_runs.make_run(tmp_path / "run", statement=made_runs.made_statement(secret=True)))
+    ).text
     for words in ("prior", "posterior", "highest posterior", "This is not differential privacy of a record"):
         assert words in text
 
@@ -280,15 +272,15 @@ def test_without_the_extra_there_is_a_page_without_a_map(tmp_path: Path, monkeyp
     from understudy.report import contents
 
     monkeypatch.setattr(contents, "require_evaluate", missing)
-    text = shareable(make_run(tmp_path / "run"))
+    text = shareable(made_runs.make_run(tmp_path / "run"))
     assert "The map is missing: evaluation needs the extra" in text
     assert "Labels" in text
 
 
 def test_what_the_figures_cost_stands_beside_the_promise(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run")
+    folder = made_runs.make_run(tmp_path / "run")
     assert "for metrics" not in shareable(folder)
-    charge_metrics(folder)
+    made_runs.charge_metrics(folder)
     text = shareable(folder)
     budget = json.loads(folder.metrics_file.read_text("utf-8"))["budget"]["epsilon"]
     statement = json.loads((folder.shareable / "statement.json").read_text("utf-8"))
@@ -318,10 +310,10 @@ def test_a_damaged_table_is_said_to_be_so(measured: OutputFolder) -> None:
 
 @pytest.mark.parametrize("name", ["release/metrics.json", "private/evaluation.json"])
 def test_figures_of_another_table_are_not_shown(measured: OutputFolder, name: str) -> None:
-    charge_metrics(measured)
+    made_runs.charge_metrics(measured)
     (path,) = measured.shareable.glob("synthetic.*")
     path.rename(measured.root / "old.parquet")
-    make_run(measured.root / "other", [("Another text.", 0)]).synthetic_file("parquet").rename(path)
+    made_runs.make_run(measured.root / "other", [("Another text.", 0)]).synthetic_file("parquet").rename(path)
     (measured.metrics_file if name.startswith("private") else measured.evaluation_file).unlink()
     with pytest.raises(ConfigError, match="a synthetic table that is no longer in the folder") as caught:
         write_reports(measured, embedder=None)
@@ -334,28 +326,28 @@ def test_values_that_do_not_tell_their_table_are_shown(measured: OutputFolder) -
     path.write_text(path.read_text("utf-8").replace("table_sha256", "older"), "utf-8")
     (table,) = measured.shareable.glob("synthetic.*")
     table.unlink()
-    make_run(measured.root / "other", [("Another text.", 0)]).synthetic_file("parquet").rename(table)
+    made_runs.make_run(measured.root / "other", [("Another text.", 0)]).synthetic_file("parquet").rename(table)
     assert "0.900" in internal(measured)
 
 
 def test_texts_that_are_their_phrases_are_shown_once(tmp_path: Path) -> None:
-    bare = shareable(make_run(tmp_path / "bare", [("chest pain, murmur", 0)]))
+    bare = shareable(made_runs.make_run(tmp_path / "bare", [("chest pain, murmur", 0)]))
     assert 'class="phrase"' not in bare
-    assert 'class="phrase"' in shareable(make_run(tmp_path / "run", [("chest pain and a murmur", 0)]))
+    assert 'class="phrase"' in shareable(made_runs.make_run(tmp_path / "run", [("chest pain and a murmur", 0)]))
 
 
 def test_few_texts_are_said_to_say_little(measured: OutputFolder) -> None:
     assert "based on only 30 texts per table" in internal(measured)
     assert "depend much on which" not in shareable(measured)
-    overview = made_overview()
+    overview = made_runs.made_overview()
     many = {of: replace(profile, texts=400) for of, profile in overview.profiles.items()}
-    measure(measured, overview=replace(overview, profiles=many))
+    made_runs.measure(measured, overview=replace(overview, profiles=many))
     assert "depend much on which" not in internal(measured)
 
 
 def test_how_to_make_them_again_names_the_verb_that_does(tmp_path: Path) -> None:
-    assert "understudy run --config" in shareable(make_run(tmp_path / "run"))
-    assert "understudy release --config" in shareable(make_run(tmp_path / "release", []))
+    assert "understudy run --config" in shareable(made_runs.make_run(tmp_path / "run"))
+    assert "understudy release --config" in shareable(made_runs.make_run(tmp_path / "release", []))
 
 
 # -- the shareable report holds nothing of the private half; the internal one does, and stays inside ------------------
@@ -363,14 +355,14 @@ def test_how_to_make_them_again_names_the_verb_that_does(tmp_path: Path) -> None
 
 def test_no_string_of_the_private_half_is_in_the_shareable_report(measured: OutputFolder) -> None:
     with_it = shareable(measured)
-    assert PLANTED not in with_it
+    assert made_runs.PLANTED not in with_it
     shutil.rmtree(measured.private)
     assert shareable(measured) == with_it
 
 
 def test_the_internal_report_shows_the_private_half_to_its_owner_alone(pages: Pages) -> None:
     """So that the test above can fail."""
-    assert pages.internal.count(PLANTED) > 60
+    assert pages.internal.count(made_runs.PLANTED) > 60
     assert "internal" in pages.internal
     assert pages.folder.internal_report_file.stat().st_mode & 0o077 == 0
     assert pages.folder.internal_report_file.parent == pages.folder.private
@@ -378,7 +370,7 @@ def test_the_internal_report_shows_the_private_half_to_its_owner_alone(pages: Pa
 
 def test_figures_with_a_charge_are_in_the_shareable_report_with_their_price(measured: OutputFolder) -> None:
     assert "0.750" not in shareable(measured)
-    charge_metrics(measured)
+    made_runs.charge_metrics(measured)
     text = shareable(measured)
     for words in ("0.750", "epsilon = 0.5", "real, with noise", "50.0 %"):
         assert words in text
@@ -386,7 +378,7 @@ def test_figures_with_a_charge_are_in_the_shareable_report_with_their_price(meas
 
 
 def test_a_new_release_takes_an_old_report_away(measured: OutputFolder) -> None:
-    charge_metrics(measured)
+    made_runs.charge_metrics(measured)
     write_reports(measured, embedder=None)
     measured.clear()
     assert not measured.report_file.exists()
@@ -394,7 +386,7 @@ def test_a_new_release_takes_an_old_report_away(measured: OutputFolder) -> None:
 
 
 def test_half_a_character_in_a_text_is_shown_as_one_that_cannot_be(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run")
+    folder = made_runs.make_run(tmp_path / "run")
     for path in folder.shareable.glob("synthetic.*"):
         path.unlink()
     (folder.shareable / "synthetic.jsonl").write_text('{"note": "half \\ud800 a pair", "department": null}\n', "utf-8")
@@ -412,8 +404,8 @@ def call(*words: str | Path) -> Result:
 
 
 def test_it_writes_both_reports_and_prints_where_they_are(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "run")
-    measure(folder)
+    folder = made_runs.make_run(tmp_path / "run")
+    made_runs.measure(folder)
     with pytest.warns(UnderstudyWarning, match="Built-in embedding model not installed; using TF-IDF."):
         result = call(folder.root)
     assert result.exit_code == 0, result.output
@@ -422,7 +414,7 @@ def test_it_writes_both_reports_and_prints_where_they_are(tmp_path: Path) -> Non
 
 
 def test_of_several_runs_it_writes_one_each(tmp_path: Path) -> None:
-    folders = [make_run(tmp_path / name) for name in ("a", "b")]
+    folders = [made_runs.make_run(tmp_path / name) for name in ("a", "b")]
     assert call(*(folder.root for folder in folders)).stdout.split() == [str(each.report_file) for each in folders]
 
 
@@ -434,5 +426,5 @@ def test_a_folder_that_is_no_run_is_an_error_with_a_cure(tmp_path: Path) -> None
 
 
 def test_an_embedder_that_is_asked_for_must_be_there(tmp_path: Path) -> None:
-    error = call(make_run(tmp_path / "run").root, "--embedder", "hf:none/such").exception
+    error = call(made_runs.make_run(tmp_path / "run").root, "--embedder", "hf:none/such").exception
     assert isinstance(error, ModelError)

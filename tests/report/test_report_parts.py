@@ -130,7 +130,7 @@ def test_the_recipe_is_a_configuration_of_the_same_run(tmp_path: Path) -> None:
     assert tuple(config.labels or ()) == LABELS
     assert Budget(config.epsilon, config.delta) == release.statement.budget  # type: ignore[arg-type]
     assert (config.records_per_label, config.records, config.llm) == (10, None, "builtin")
-    assert Job(config, charges=True, generates=True).wanted.said
+    assert Job(config, generates=True).wanted.said
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_another_ledger_or_none_says_nothing_and_none_is_begun(tmp_path: Path) -
     ("level", "word", "shape"), [("noise", "Noise", "stamp"), ("thin", "Weak", "banner"), ("good", "Good", "good")]
 )
 def test_the_verdict_stands_on_top_of_both_reports(tmp_path: Path, level: str, word: str, shape: str) -> None:
-    verdict = Verdict(level, "topics", 0.5)  # type: ignore[arg-type]
+    verdict = Verdict(level, "topics")  # type: ignore[arg-type]
     folder = make_run(tmp_path / "run", statement=replace(made_statement(), verdict=verdict))
     measure(folder)
     paths = write_reports(folder, embedder=None)

@@ -17,7 +17,7 @@ from made_runs import charge_metrics, make_run, measure
 from understudy.base.errors import ConfigError
 from understudy.cli import cli
 from understudy.evaluate import synthetic
-from understudy.evaluate.synthetic import MOST_CHARACTERS, Row, read_rows, read_synthetic
+from understudy.evaluate.synthetic import MOST_CHARACTERS, Row, SyntheticFile, read_synthetic
 from understudy.evaluate.tables import EvaluationConfig, open_synthetic
 from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent, SubsampledGaussianEvent
 from understudy.report.views import MOST_SECONDS, seconds_of_losses, seconds_of_secrets
@@ -233,13 +233,13 @@ def table(folder: OutputFolder, **options: Any) -> Path:
     return path
 
 
+# A text, how often it stands there, and how the table is written.
 BOMBS: dict[str, tuple[str, int, dict[str, Any]]] = {
     "rows": ("x", 2_500_000, {}),
     "rows in another codec": ("x", 2_500_000, {"compression": "zstd"}),
     "one long text often": ("y" * 1_000_000, 1500, {}),
     "one long text in another codec": ("y" * 1_000_000, 20, {"compression": "zstd"}),
 }
-"""A text, how often it stands there, and how the table is written."""
 
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
@@ -265,7 +265,7 @@ OTHER_TYPES: dict[str, dict[str, Any]] = {
 def test_a_column_of_another_type_is_refused_before_it_is_decoded(run: OutputFolder, columns: dict[str, Any]) -> None:
     path = table(run, columns=columns)
     with pytest.raises(ValueError, match=r"wrong type|occurs twice"):
-        next(read_rows(path))
+        next(SyntheticFile.at(path).rows())
     refused(run, "synthetic.parquet")
 
 
@@ -273,15 +273,15 @@ def test_a_column_of_another_type_is_refused_before_it_is_decoded(run: OutputFol
 def test_labels_of_every_type_that_is_written_are_read(run: OutputFolder, label: Any) -> None:
     labels = pa.array([label], pa.string() if label is None else None)
     path = table(run, columns={"text": pa.array(["y"]), "label": labels})
-    assert list(read_rows(path)) == [Row("y", label, None, {})]
+    assert list(SyntheticFile.at(path).rows()) == [Row("y", label, None, {})]
 
 
 def test_a_cell_beyond_all_texts_is_refused(run: OutputFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     path = table(run, columns={"text": pa.array(["word " * 4])})
-    assert len(list(read_rows(path))) == 1
+    assert len(list(SyntheticFile.at(path).rows())) == 1
     monkeypatch.setattr(synthetic, "_LONGEST", 19)
     with pytest.raises(ValueError, match="too long"):
-        next(read_rows(path))
+        next(SyntheticFile.at(path).rows())
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])

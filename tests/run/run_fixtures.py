@@ -39,6 +39,10 @@ class Said:
     err: str
 
 
+Command = Callable[..., Said]
+UseChat = Callable[[FakeChat], FakeChat]
+
+
 @pytest.fixture(autouse=True)
 def own_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test touches the user's ledger."""
@@ -47,7 +51,7 @@ def own_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def understudy(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+def understudy(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
     """Run a command line in this process; where a code is given, it must end with it.
 
     Our own warnings are lines on standard error, as users see them; any other is an error as in all tests.
@@ -79,7 +83,7 @@ def release(values: Mapping[str, Any], **changes: Any) -> us.Release:
 
 
 @pytest.fixture
-def use_chat(monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeChat], FakeChat]:
+def use_chat(monkeypatch: pytest.MonkeyPatch) -> UseChat:
     """Let every ``llm`` mean this chat model."""
 
     def use(chat: FakeChat) -> FakeChat:

@@ -219,8 +219,8 @@ def private_prediction() -> Release:
     )
 
 
+# Methods whose Release is a tuned model.
 TUNED = {"dp-finetune", "seq-pate"}
-"""Methods whose Release is a tuned model."""
 
 
 def tuned_arrays() -> dict[str, np.ndarray[Any, Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import stat
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from clinic import LABELS, TERMS, FakeChat, flags, prompt_file, rows
 from evolution_fixtures import evolving
 from numpy.typing import NDArray
-from run_fixtures import Said, runs_charged
+from run_fixtures import Command, UseChat, runs_charged
 
 import understudy as us
 from understudy.base.errors import ConfigError
@@ -26,8 +25,8 @@ from understudy.run import pipeline as running
 from understudy.run.settings import run_config
 
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
+# Where the noise is to be the same twice, or no ledger is of interest.
 SEEDED = {"insecure_noise_seed": 1}
-"""Where the noise is to be the same twice, or no ledger is of interest."""
 OWN: dict[str, Any] = {"examples": [{"text": "A slow gait.", "phrases": ["gait"]}]}
 PROMPT = "document_type: note\nuser: 'Use: {phrases}'\nevolution: {fill: 'On {keyword}: {text}'}"
 
@@ -43,7 +42,7 @@ def numbers_of(release: us.Release, round_number: int) -> list[int]:
 # -- the whole of it --------------------------------------------------------------------------------------------------
 
 
-def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Command) -> None:
     said = understudy("run", *flags(evolving(tmp_path)), code=0)
     assert "Round 2 of 2: 24 candidates, 8 chosen." in said.err
     assert "Wrote 8 synthetic records" in said.err
@@ -198,7 +197,7 @@ def test_the_population_comes_first_and_then_its_variations(release: us.Release,
 
 
 def test_without_a_language_model_there_is_what_exists_and_the_rest_is_named(
-    tmp_path: Path, release: us.Release, understudy: Callable[..., Said]
+    tmp_path: Path, release: us.Release, understudy: Command
 ) -> None:
     result = us.generate(release, llm="none", records_per_label=6)
     assert (len(result.records), result.missing) == (8, 4)
@@ -399,7 +398,7 @@ def test_a_secrets_histogram_has_the_noise_of_all_records_that_may_hold_it(
 
 
 def test_a_chat_model_that_fails_now_and_then_is_left_out_and_counted(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], varied_chat: FakeChat
+    tmp_path: Path, use_chat: UseChat, varied_chat: FakeChat
 ) -> None:
     number = iter(range(1000))
     reply = varied_chat._reply

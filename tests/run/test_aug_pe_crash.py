@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from clinic import FakeChat
 from evolution_fixtures import evolving, varied
-from run_fixtures import runs_charged
+from run_fixtures import UseChat, runs_charged
 from test_copies import assert_refused, copied, run, stopped
 from test_crash import forgetful
 
@@ -270,9 +270,7 @@ def test_a_copy_from_before_the_votes_draws_none_again(tmp_path: Path, varied_ch
     assert run(values).release.digest == first.digest
 
 
-def test_a_copy_with_another_population_is_refused_too(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
-) -> None:
+def test_a_copy_with_another_population_is_refused_too(tmp_path: Path, use_chat: UseChat) -> None:
     number = count()
     use_chat(FakeChat(lambda request: Completion(f"{varied(request).text} {next(number)}", "stop")))
     values = evolving(tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from clinic import TERMS, FakeChat, flags, write_csv
 from evolution_fixtures import WordEmbedder, evolving
 from numpy.typing import NDArray
-from run_fixtures import Said, release
+from run_fixtures import Command, release
 
 import understudy as us
 from understudy.corpus.bounding import BoundedCorpus
@@ -103,7 +102,7 @@ def test_without_an_owner_the_votes_of_a_whole_run_are_one_vote_away(
 
 
 def test_owners_over_several_labels_end_to_end(
-    tmp_path: Path, understudy: Callable[..., Said], embedder: WordEmbedder, varied_chat: FakeChat
+    tmp_path: Path, understudy: Command, embedder: WordEmbedder, varied_chat: FakeChat
 ) -> None:
     write_csv(tmp_path / "notes.csv", table())
     own = {"owner": "clinician", "max_records_per_owner": 4, "labels": ",".join(LABELS), "label_sizes": "noisy"}

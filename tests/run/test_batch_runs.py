@@ -16,7 +16,7 @@ import yaml
 from batch_server import Batches
 from clinic import FakeChat, flags, settings
 from evolution_fixtures import embedder, evolving, varied  # noqa: F401
-from run_fixtures import Said, runs_charged
+from run_fixtures import Command, UseChat, runs_charged
 from server import FakeEndpoint, Reply, Seen, error
 
 import understudy as us
@@ -47,7 +47,7 @@ def batched(folder: Path, server: FakeEndpoint, **changes: Any) -> dict[str, Any
 
 
 def test_a_run_hands_in_all_texts_at_once(
-    tmp_path: Path, understudy: Callable[..., Said], server: FakeEndpoint, plan: Batches
+    tmp_path: Path, understudy: Command, server: FakeEndpoint, plan: Batches
 ) -> None:
     said = understudy("run", *flags(batched(tmp_path, server)), code=0)
     assert [len(batch["lines"]) for batch in plan.batches.values()] == [8]
@@ -82,7 +82,7 @@ def test_a_run_that_is_killed_while_it_waits_goes_on_with_the_same_batch(
 
 @pytest.mark.parametrize("refused", [True, False])
 def test_a_run_may_change_to_ordinary_requests_and_is_told_what_that_costs(
-    tmp_path: Path, understudy: Callable[..., Said], server: FakeEndpoint, plan: Batches, refused: bool
+    tmp_path: Path, understudy: Command, server: FakeEndpoint, plan: Batches, refused: bool
 ) -> None:
     """What waits in a batch is paid again, and a batch that was refused costs nothing."""
     if refused:
@@ -97,7 +97,7 @@ def test_a_run_may_change_to_ordinary_requests_and_is_told_what_that_costs(
 
 
 def test_what_the_first_question_taught_is_known_to_the_batch(
-    tmp_path: Path, understudy: Callable[..., Said], server: FakeEndpoint, plan: Batches
+    tmp_path: Path, understudy: Command, server: FakeEndpoint, plan: Batches
 ) -> None:
     def refuse(seen: Seen) -> Reply | None:
         if seen.path == "/v1/chat/completions" and "max_tokens" in seen.body:
@@ -111,7 +111,7 @@ def test_what_the_first_question_taught_is_known_to_the_batch(
 
 
 def test_the_extra_body_is_the_same_in_flags_yaml_and_python(
-    tmp_path: Path, understudy: Callable[..., Said], server: FakeEndpoint, plan: Batches
+    tmp_path: Path, understudy: Command, server: FakeEndpoint, plan: Batches
 ) -> None:
     values = settings(tmp_path, llm="vllm:small", base_url=server.base_url, llm_extra_body='{"top_k": 4}')
     assert understudy("run", *flags(values)).code == 0
@@ -127,9 +127,7 @@ def test_the_extra_body_is_the_same_in_flags_yaml_and_python(
     assert {body["top_k"] for body in sent} == {4}
 
 
-def test_the_forecast_says_half_the_price_and_the_wait_of_all_rounds(
-    tmp_path: Path, understudy: Callable[..., Said]
-) -> None:
+def test_the_forecast_says_half_the_price_and_the_wait_of_all_rounds(tmp_path: Path, understudy: Command) -> None:
     values = {"llm": "openai:small", "price_input": 1.0, "price_output": 2.0, "expected_records": 900}
     words = flags(settings(tmp_path, **values))
     whole, half = (
@@ -148,7 +146,7 @@ def test_the_forecast_says_half_the_price_and_the_wait_of_all_rounds(
     assert "4 batches one after another, each within a day" in understudy("plan", *evolving.split()).out
 
 
-def test_a_model_without_batches_is_refused_before_anything(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_a_model_without_batches_is_refused_before_anything(tmp_path: Path, understudy: Command) -> None:
     for llm in ("builtin", "ollama:small", "gemini:small", "none"):
         said = understudy("run", *flags(settings(tmp_path, llm=llm)), "--llm-batch")
         assert said.code != 0
@@ -178,7 +176,7 @@ def note(request: ChatRequest) -> Completion:
 
 @pytest.mark.parametrize("blank", BLANKS)
 def test_after_an_endpoint_recovered_the_same_command_asks_again_and_charges_nothing(
-    tmp_path: Path, understudy: Callable[..., Said], use_chat: Callable[[FakeChat], FakeChat], blank: Completion
+    tmp_path: Path, understudy: Command, use_chat: UseChat, blank: Completion
 ) -> None:
     outage = Outage(blank, note)
     chat = use_chat(FakeChat(outage))
@@ -198,7 +196,7 @@ def test_after_an_endpoint_recovered_the_same_command_asks_again_and_charges_not
 
 
 def test_a_prompt_that_is_always_withheld_is_asked_for_three_times_and_then_stays_without_text(
-    tmp_path: Path, understudy: Callable[..., Said], use_chat: Callable[[FakeChat], FakeChat]
+    tmp_path: Path, understudy: Command, use_chat: UseChat
 ) -> None:
     first: list[str] = []
 
@@ -225,7 +223,7 @@ def test_a_prompt_that_is_always_withheld_is_asked_for_three_times_and_then_stay
 @pytest.mark.usefixtures("embedder")
 @pytest.mark.parametrize("blank", BLANKS[:1])
 def test_a_charged_evolution_does_not_go_on_without_a_text(
-    tmp_path: Path, understudy: Callable[..., Said], use_chat: Callable[[FakeChat], FakeChat], blank: Completion
+    tmp_path: Path, understudy: Command, use_chat: UseChat, blank: Completion
 ) -> None:
     outage = Outage(blank, varied)
     use_chat(FakeChat(outage))
@@ -238,9 +236,7 @@ def test_a_charged_evolution_does_not_go_on_without_a_text(
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
-def test_a_run_whose_calls_all_fail_says_why(
-    tmp_path: Path, understudy: Callable[..., Said], use_chat: Callable[[FakeChat], FakeChat]
-) -> None:
+def test_a_run_whose_calls_all_fail_says_why(tmp_path: Path, understudy: Command, use_chat: UseChat) -> None:
     use_chat(FakeChat(lambda request: Completion("", "failed", error="the endpoint answered HTTP 429")))
     said = understudy("run", *flags(settings(tmp_path, llm="fake", document_type="note")), code=6)
     assert "wrote no text at all: the endpoint answered HTTP 429." in said.err

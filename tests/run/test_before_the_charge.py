@@ -17,7 +17,7 @@ import pytest
 from clinic import FakeChat, flags, in_format, rows, settings, write_csv
 from evolution_fixtures import OF_KPS, WordEmbedder, evolving
 from numpy.typing import NDArray
-from run_fixtures import Said, runs_charged
+from run_fixtures import Command, runs_charged
 from script_model import ScriptModel
 from secret_fixtures import protecting
 
@@ -314,7 +314,7 @@ def with_bad_rows(folder: Path, bad: int, good: int = 38, **changes: Any) -> dic
 
 @pytest.mark.parametrize("verb", ["run", "release"])
 def test_a_table_in_another_format_than_declared_is_refused_before_the_charge(
-    tmp_path: Path, understudy: Callable[..., Said], verb: str
+    tmp_path: Path, understudy: Command, verb: str
 ) -> None:
     """Dates as 02.02.2024 and decimal commas, in every row but two."""
     table = [f"{row['note']};{row['department']};02.02.2024;{n},50" for n, row in enumerate(rows())]

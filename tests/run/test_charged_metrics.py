@@ -13,14 +13,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from clinic import in_format, rows, settings, write_csv
-from run_fixtures import Said, run, runs_charged
+from run_fixtures import Command, run, runs_charged
 from secret_fixtures import protecting
 
 import understudy as us
 from understudy.base.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ResumeError
 from understudy.corpus.write import write_table
 from understudy.evaluate.charged import ChargedMetrics, MetricCounts
-from understudy.evaluate.synthetic import read_evaluation, read_released, table_sha256
+from understudy.evaluate.synthetic import SyntheticFile, read_evaluation, read_released
 from understudy.evaluate.tables import read_sample
 from understudy.ledger import Ledger
 from understudy.privacy.guarantee import Budget
@@ -89,7 +89,7 @@ def test_metrics_are_booked_as_a_run_of_their_own_and_once(tmp_path: Path, made:
     named = [each["metric"]["name"] for each in found["values"]]
     assert {"records", "label_share", "length_share", "accuracy"} == set(named)
     assert not any(each["reads_private"] for each in found["values"])
-    assert found["table_sha256"] == table_sha256(made.synthetic_file("parquet"))
+    assert found["table_sha256"] == SyntheticFile.at(made.synthetic_file("parquet")).sha256()
     first = made.metrics_file.read_bytes()
     made.metrics_file.unlink()
     us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
@@ -188,7 +188,7 @@ def test_an_owner_of_too_many_records_is_refused_before_the_charge(
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_how_few_records_there_are_does_not_show_in_how_a_charged_evaluation_ends(
-    tmp_path: Path, count: int, understudy: Callable[..., Said]
+    tmp_path: Path, count: int, understudy: Command
 ) -> None:
     write_csv(tmp_path / "notes.csv", rows(count))
     made = run_with_room(tmp_path)
@@ -329,7 +329,7 @@ def test_texts_that_were_generated_into_a_folder_of_their_own_may_be_charged_for
     assert result.folder is not None
     words = {"text": "note", "label": "department", "labels": "cardiology,dermatology"}
     us.evaluate(tmp_path / "notes.csv", result.folder.root, **options(tmp_path, **words))
-    assert released(result.folder)["table_sha256"] == table_sha256(result.folder.synthetic_file("csv"))
+    assert released(result.folder)["table_sha256"] == SyntheticFile.at(result.folder.synthetic_file("csv")).sha256()
 
 
 def test_metrics_stand_beside_the_same_texts_saved_in_another_format(tmp_path: Path, made: OutputFolder) -> None:
@@ -414,7 +414,7 @@ def test_the_private_folder_of_copied_texts_is_its_owner_s_alone(tmp_path: Path,
 
 
 def test_without_noise_the_counts_are_exact_nothing_is_charged_and_it_is_said(
-    tmp_path: Path, made: OutputFolder, understudy: Callable[..., Said]
+    tmp_path: Path, made: OutputFolder, understudy: Command
 ) -> None:
     words = ("--embedder", "none", "--metrics", "leakage", "--charge-metrics", "0.5", "--insecure-no-noise")
     said = understudy("evaluate", str(tmp_path / "notes.csv"), str(made.root), *words, code=0)

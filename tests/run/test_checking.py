@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from clinic import flags, rows, settings, write_csv
-from run_fixtures import Said, run
+from run_fixtures import Command, run
 
 import understudy as us
 from understudy.base.errors import ConfigError, CorpusError
@@ -36,7 +36,7 @@ def table(folder: Path, **changes: Any) -> dict[str, Any]:
 
 
 def test_each_kind_of_fault_is_told_with_its_cure_and_counted_in_private_alone(
-    tmp_path: Path, understudy: Callable[..., Said]
+    tmp_path: Path, understudy: Command
 ) -> None:
     values = table(tmp_path)
     said = understudy("check", *flags(values), code=3)
@@ -56,7 +56,7 @@ def test_each_kind_of_fault_is_told_with_its_cure_and_counted_in_private_alone(
 
 
 def test_a_table_that_can_be_read_is_said_to_be_one_and_then_runs_in_the_same_folder(
-    tmp_path: Path, understudy: Callable[..., Said]
+    tmp_path: Path, understudy: Command
 ) -> None:
     values = table(tmp_path, max_bad_rows=0.1)
     said = understudy("check", "--json", *flags(values), code=0)
@@ -70,7 +70,7 @@ def test_a_table_that_can_be_read_is_said_to_be_one_and_then_runs_in_the_same_fo
     [({"text": "nots"}, "notes.csv' has no column 'nots'"), ({"delimiter": ";"}, "no column 'note'")],
 )
 def test_a_wrong_name_or_delimiter_comes_before_the_labels(
-    tmp_path: Path, understudy: Callable[..., Said], changes: dict[str, str], told: str
+    tmp_path: Path, understudy: Command, changes: dict[str, str], told: str
 ) -> None:
     values = table(tmp_path, **changes, labels=None)
     for verb in ("check", "run"):
@@ -125,9 +125,7 @@ def test_a_run_reads_the_table_by_what_checks_it(tmp_path: Path, monkeypatch: py
     assert running.run(config).records
 
 
-def test_a_wrong_column_is_told_first_with_those_that_may_be_meant(
-    tmp_path: Path, understudy: Callable[..., Said]
-) -> None:
+def test_a_wrong_column_is_told_first_with_those_that_may_be_meant(tmp_path: Path, understudy: Command) -> None:
     values = table(tmp_path, text="Notes")
     del values["output"]
     for verb in ("check", "run"):
@@ -140,9 +138,7 @@ def test_a_wrong_column_is_told_first_with_those_that_may_be_meant(
 
 
 @pytest.mark.parametrize("source", ["*.csv", "-"])
-def test_data_without_one_name_ask_for_both_names_at_once(
-    tmp_path: Path, understudy: Callable[..., Said], source: str
-) -> None:
+def test_data_without_one_name_ask_for_both_names_at_once(tmp_path: Path, understudy: Command, source: str) -> None:
     values = table(tmp_path, data=source)
     del values["output"]
     values.pop("dataset", None)
@@ -187,7 +183,7 @@ def amounts(folder: Path, opened: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("engine", [{}, {"engine": "processes", "workers": 2}], ids=["one process", "two"])
 def test_amounts_beyond_a_range_are_counted_privately_and_shown_by_a_check(
-    tmp_path: Path, understudy: Callable[..., Said], engine: dict[str, Any]
+    tmp_path: Path, understudy: Command, engine: dict[str, Any]
 ) -> None:
     values = {**amounts(tmp_path, "2024-12-31"), **engine}
     said = understudy("check", *flags(values), code=0)
@@ -205,7 +201,7 @@ def test_amounts_beyond_a_range_are_counted_privately_and_shown_by_a_check(
     }
 
 
-def test_dates_beyond_a_range_make_bad_rows(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_dates_beyond_a_range_make_bad_rows(tmp_path: Path, understudy: Command) -> None:
     values = amounts(tmp_path, "2025-01-01")
     said = understudy("check", *flags(values), code=3)
     assert "typed column 'opened' does not declare" in said.out

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clinic import LABELS, FakeChat, rows, settings, write_csv
-from run_fixtures import run_config
+from run_fixtures import UseChat, run_config
 
 from understudy.run import pipeline
 from understudy.run.session import Listener
@@ -16,8 +15,8 @@ from understudy.text.vocabulary.words import split_words
 
 METHODS = {"dp-kps": {"length": 6, "top_terms": None, "guide": "off"}, "dp-kde": {"length": 4, "top_terms": 300}}
 SAID = {word for row in rows(600) for word in split_words(row["note"])}
+# Public terms that no text has.
 CHANCE = [f"{a}{b}{c}ax" for a in "bcdfghjklmnpqrs" for b in "aeiou" for c in "bcdfghjkl"]
-"""Public terms that no text has."""
 
 
 def seeds(folder: Path, count: int, said: list[str], **changes: Any) -> list[list[str]]:
@@ -34,7 +33,7 @@ def seeds(folder: Path, count: int, said: list[str], **changes: Any) -> list[lis
 @pytest.mark.usefixtures("embedder")
 @pytest.mark.parametrize("method", METHODS)
 def test_no_text_of_a_language_model_is_written_around_a_word_of_noise(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], method: str
+    tmp_path: Path, use_chat: UseChat, method: str
 ) -> None:
     use_chat(FakeChat())
     said: list[str] = []
@@ -55,7 +54,7 @@ def test_no_text_of_a_language_model_is_written_around_a_word_of_noise(
 @pytest.mark.usefixtures("embedder")
 @pytest.mark.parametrize("method", METHODS)
 def test_a_table_in_which_nothing_is_sure_has_its_labels_names_in_place_of_chance(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], method: str
+    tmp_path: Path, use_chat: UseChat, method: str
 ) -> None:
     use_chat(FakeChat())
     said: list[str] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from clinic import flags, rows, settings, write_csv
 from parts_method import BATCHES, Drawing, InParts, WithModel, install, parts
-from run_fixtures import Said, run, runs_charged
+from run_fixtures import Command, run, runs_charged
 
 import understudy as us
 from understudy.base.errors import ConfigError, LedgerError, ReleaseError, ResumeError
@@ -78,7 +77,7 @@ def test_a_release_goes_on_where_it_stopped_and_charges_nothing_more(tmp_path: P
 
 
 def test_the_command_line_continues_whichever_verb_began_and_language_model_was_named(
-    tmp_path: Path, understudy: Callable[..., Said]
+    tmp_path: Path, understudy: Command
 ) -> None:
     values = parts(tmp_path, texts_per_batch=1)
     assert understudy("run", *flags({**values, "llm": "none"})).code == 0
@@ -174,7 +173,7 @@ def test_what_cannot_be_continued_is_refused_before_its_folder_is_touched(tmp_pa
 
 
 def test_continue_and_fresh_are_refused_together_and_the_run_stays_as_it_is(
-    tmp_path: Path, drawn: list[str], understudy: Callable[..., Said]
+    tmp_path: Path, drawn: list[str], understudy: Command
 ) -> None:
     values = parts(tmp_path, texts_per_batch=1)
     first = release(values)
@@ -280,7 +279,7 @@ def test_texts_that_are_empty_in_the_release_are_counted_and_no_model_is_recomme
 
 
 def test_a_method_gets_its_release_model_and_the_prompts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, understudy: Callable[..., Said]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, understudy: Command
 ) -> None:
     asked: list[str] = []
 

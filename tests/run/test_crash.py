@@ -37,8 +37,8 @@ STEPS = (
     *((OutputFolder, "clear"), (OutputFolder, "write_statement"), (AnswerStore, "put_many"), (outputs, "write_table")),
 )
 
+# Each crashes at every second step, so that two workers share the sweep.
 SHARDS = 2
-"""Each crashes at every second step, so that two workers share the sweep."""
 
 
 class Crash(BaseException):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from clinic import FakeChat, in_format, settings, write_csv
 from evolution_fixtures import Counting, WordEmbedder, evolving
-from run_fixtures import release, run, runs_charged
+from run_fixtures import UseChat, release, run, runs_charged
 
 import understudy as us
 from understudy.base.errors import ConfigError, CorpusError
@@ -80,9 +79,7 @@ def says(text: str) -> FakeChat:
 
 
 @pytest.mark.parametrize("name", ["table.parquet", "table.jsonl", "table.csv"])
-def test_dialogues_are_read_asked_for_and_written_as_such(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], name: str
-) -> None:
+def test_dialogues_are_read_asked_for_and_written_as_such(tmp_path: Path, use_chat: UseChat, name: str) -> None:
     chat = use_chat(says(SPOKEN))
     result = run(values(tmp_path, data=write_table(tmp_path / name), llm="fake", **TALK))
     turns = [("customer", "My router is slow."), ("agent", "Since when?"), ("customer", "Since Monday.")]
@@ -100,7 +97,7 @@ def test_dialogues_are_read_asked_for_and_written_as_such(
     assert (again.schema, again.schema.text, again.schema.form.roles) == (result.release.schema, "messages", ROLES)
 
 
-def test_several_texts_are_written_together(tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]) -> None:
+def test_several_texts_are_written_together(tmp_path: Path, use_chat: UseChat) -> None:
     use_chat(says(WRITTEN))
     made = run(values(tmp_path, llm="fake", **TICKET)).release
     table = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
@@ -112,7 +109,7 @@ def test_several_texts_are_written_together(tmp_path: Path, use_chat: Callable[[
 
 @pytest.mark.parametrize("text", ["A text.", "agent:", ""])
 def test_what_is_no_transcript_is_asked_for_again_and_never_written(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], text: str
+    tmp_path: Path, use_chat: UseChat, text: str
 ) -> None:
     chat = use_chat(says(text))
     with pytest.raises(NoText):
@@ -121,7 +118,7 @@ def test_what_is_no_transcript_is_asked_for_again_and_never_written(
     assert not (tmp_path / "out" / "release" / "synthetic.parquet").exists()
 
 
-def test_a_synthetic_table_is_evaluated_by_its_parts(tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]) -> None:
+def test_a_synthetic_table_is_evaluated_by_its_parts(tmp_path: Path, use_chat: UseChat) -> None:
     use_chat(says(SPOKEN))
     run(values(tmp_path, llm="fake", **TALK))
     made = us.evaluate(tmp_path / "table.parquet", tmp_path / "out", embedder="none", metrics="fidelity,leakage")
@@ -150,7 +147,7 @@ BAD = [
 
 @pytest.mark.parametrize(("changes", "said"), BAD)
 def test_bad_settings_are_told_before_anything_is_charged(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], changes: dict[str, Any], said: str
+    tmp_path: Path, use_chat: UseChat, changes: dict[str, Any], said: str
 ) -> None:
     use_chat(FakeChat())
     with pytest.raises((ConfigError, CorpusError)) as caught:
@@ -165,9 +162,7 @@ TOLD = {**TALK, "columns": "turns=1..6; begins=customer|agent"}
 
 
 @pytest.mark.usefixtures("quick_fit")
-def test_turns_and_who_begins_are_columns_told_from_the_dialogue(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
-) -> None:
+def test_turns_and_who_begins_are_columns_told_from_the_dialogue(tmp_path: Path, use_chat: UseChat) -> None:
     chat = use_chat(says(SPOKEN))
     run(values(tmp_path, llm="fake", **TOLD, records_per_label=30, epsilon="8"))
     table = pq.read_table(tmp_path / "out" / "release" / "synthetic.parquet")
@@ -181,9 +176,7 @@ def test_turns_and_who_begins_are_columns_told_from_the_dialogue(
 
 
 @pytest.mark.usefixtures("quick_fit")
-def test_what_a_dialogue_tells_meets_the_condition_or_it_is_left_out(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
-) -> None:
+def test_what_a_dialogue_tells_meets_the_condition_or_it_is_left_out(tmp_path: Path, use_chat: UseChat) -> None:
     use_chat(says(SPOKEN))
     made = release(values(tmp_path, **TOLD, records_per_label=None))
     kept = us.generate(made, llm="fake", records_per_label=5, where="turns=3")
@@ -279,7 +272,7 @@ def replies(request: Any) -> Completion:
 @pytest.mark.usefixtures("quick_fit")
 @pytest.mark.parametrize("output_format", ["parquet", "csv", "jsonl"])
 def test_acts_and_calls_are_asked_for_written_and_read_again(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], output_format: str
+    tmp_path: Path, use_chat: UseChat, output_format: str
 ) -> None:
     chat = use_chat(FakeChat(replies))
     settings = bookings(tmp_path, columns=SHAPE, epsilon="8", records_per_label=4)
@@ -316,9 +309,7 @@ def test_acts_and_calls_are_asked_for_written_and_read_again(
 
 
 @pytest.mark.usefixtures("quick_fit")
-def test_a_table_with_calls_is_evaluated_reported_and_exported(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
-) -> None:
+def test_a_table_with_calls_is_evaluated_reported_and_exported(tmp_path: Path, use_chat: UseChat) -> None:
     use_chat(FakeChat(replies))
     run(bookings(tmp_path, columns=SHAPE, epsilon="8"))
     made = us.evaluate(tmp_path / "talks.jsonl", tmp_path / "out", embedder="none", metrics="fidelity,leakage")
@@ -354,7 +345,7 @@ BAD_USES = [
 
 @pytest.mark.parametrize(("changes", "said"), BAD_USES, ids=range(len(BAD_USES)))
 def test_bad_acts_and_tools_are_told_before_anything_is_charged(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], changes: dict[str, Any], said: str
+    tmp_path: Path, use_chat: UseChat, changes: dict[str, Any], said: str
 ) -> None:
     use_chat(FakeChat(replies))
     with pytest.raises((ConfigError, CorpusError)) as caught:
@@ -391,7 +382,7 @@ def talks(request: ChatRequest) -> Completion:
 
 
 @pytest.fixture
-def chat(use_chat: Callable[[FakeChat], FakeChat]) -> FakeChat:
+def chat(use_chat: UseChat) -> FakeChat:
     return use_chat(FakeChat(talks))
 
 

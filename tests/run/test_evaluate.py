@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from clinic import LABELS, rows, settings, write_csv
 from local_fixtures import make_llama
-from run_fixtures import Said, run
+from run_fixtures import Command, run
 
 import understudy as us
 from understudy.base.errors import ReleaseError, UnderstudyError
@@ -26,7 +26,7 @@ from understudy.evaluate.metrics.results import Evaluation, load_evaluation
 from understudy.evaluate.metrics.utility.classifiers import KINDS
 from understudy.evaluate.metrics.value import MetricValue
 from understudy.evaluate.parameters import CLASSIFIERS, EvaluationParameters
-from understudy.evaluate.synthetic import table_sha256
+from understudy.evaluate.synthetic import SyntheticFile
 from understudy.methods.registry import load_release
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
@@ -51,7 +51,7 @@ def named(evaluation: Evaluation) -> dict[str, set[str]]:
 
 
 def test_an_output_folder_says_how_the_columns_of_the_real_table_are_called(
-    tmp_path: Path, made: OutputFolder, understudy: Callable[..., Said]
+    tmp_path: Path, made: OutputFolder, understudy: Command
 ) -> None:
     before = {path.name: path.read_bytes() for path in made.shareable.iterdir()}
     said = understudy(
@@ -60,7 +60,7 @@ def test_an_output_folder_says_how_the_columns_of_the_real_table_are_called(
     assert said.out == ""
     found = load_evaluation(made.evaluation_file)
     assert named(found).keys() == {"fidelity", "utility", "leakage"}
-    assert found.table_sha256 == table_sha256(made.synthetic_file("parquet"))
+    assert found.table_sha256 == SyntheticFile.at(made.synthetic_file("parquet")).sha256()
     assert found.overview is not None
     assert set(found.overview.profiles) == {"real", "synthetic"}
     assert set(found.overview.profiles["real"].labels) == set(LABELS)
@@ -72,7 +72,7 @@ def test_an_output_folder_says_how_the_columns_of_the_real_table_are_called(
 
 
 def test_no_text_and_no_figure_is_printed_unless_asked_for(
-    tmp_path: Path, made: OutputFolder, understudy: Callable[..., Said]
+    tmp_path: Path, made: OutputFolder, understudy: Command
 ) -> None:
     table = rows()
     table[3]["note"] += " Zebra"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from clinic import LABELS, FakeChat, rows, write_csv
 from evolution_fixtures import evolving, varied
-from run_fixtures import release, run, runs_charged
+from run_fixtures import UseChat, release, run, runs_charged
 from secret_fixtures import protecting, secret_rows
 
 import understudy as us
@@ -115,7 +115,7 @@ def test_a_poor_corpus_with_secrets_runs_to_the_end_like_any_other(tmp_path: Pat
 
 # -- poor language models ---------------------------------------------------------------------------------------------
 
-Use = Callable[[FakeChat], FakeChat]
+Use = UseChat
 Made = Callable[..., dict[str, Any]]
 both = pytest.mark.parametrize("made", [evolving, protecting], ids=["aug-pe", "sec-pe"])
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from clinic import LABELS, FakeChat, rows, settings, write_csv
-from run_fixtures import Said, files_holding, run
+from run_fixtures import Command, UseChat, files_holding, run
 
 import understudy as us
 from understudy.base.errors import ConfigError
@@ -52,7 +52,7 @@ def test_chats_ask_for_a_text_by_its_type_and_label(tmp_path: Path, made: us.Res
 
 
 def test_chats_ask_for_what_the_prompts_of_the_run_asked_for(
-    tmp_path: Path, method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat]
+    tmp_path: Path, method: us.DPKPS, use_chat: UseChat
 ) -> None:
     use_chat(FakeChat())
     made = us.release(rows(), method, us.Budget(3, "1e-6"), dataset="visits", **COLUMNS)
@@ -228,7 +228,7 @@ SAID = [
 
 
 def with_dialogues(
-    folder: Path, method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat], said: Sequence[tuple[str, str]] = SAID
+    folder: Path, method: us.DPKPS, use_chat: UseChat, said: Sequence[tuple[str, str]] = SAID
 ) -> us.Result:
     """A result whose texts are this dialogue."""
     turns = [{"role": role, "content": content} for role, content in said]
@@ -247,9 +247,7 @@ def with_dialogues(
     )
 
 
-def test_a_dialogue_is_exported_as_a_chat_and_as_turns(
-    tmp_path: Path, method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat]
-) -> None:
+def test_a_dialogue_is_exported_as_a_chat_and_as_turns(tmp_path: Path, method: us.DPKPS, use_chat: UseChat) -> None:
     made = with_dialogues(tmp_path, method, use_chat)
     path = us.export(made, to="chat", output=tmp_path / "not-private.jsonl", system="Help.")
     assert json.loads(path.read_text("utf-8").splitlines()[0])["messages"] == [
@@ -266,7 +264,7 @@ def test_a_dialogue_is_exported_as_a_chat_and_as_turns(
 
 
 def test_a_chat_has_one_system_message_and_the_role_assistant_is_the_assistant(
-    tmp_path: Path, method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat]
+    tmp_path: Path, method: us.DPKPS, use_chat: UseChat
 ) -> None:
     said = [("system", "Be curt."), ("assistant", "Hello?"), ("caller", "No signal.")]
     made = with_dialogues(tmp_path, method, use_chat, said)
@@ -296,12 +294,7 @@ def test_a_chat_has_one_system_message_and_the_role_assistant_is_the_assistant(
     ],
 )
 def test_what_cannot_be_exported_is_refused_with_the_cure(
-    tmp_path: Path,
-    made: us.Result,
-    understudy: Callable[..., Said],
-    monkeypatch: pytest.MonkeyPatch,
-    words: str,
-    problem: str,
+    tmp_path: Path, made: us.Result, understudy: Command, monkeypatch: pytest.MonkeyPatch, words: str, problem: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     said = understudy("export", *words.split())
@@ -310,7 +303,7 @@ def test_what_cannot_be_exported_is_refused_with_the_cure(
     assert not (tmp_path / "t.csv").exists()
 
 
-def test_the_command_exports_and_prints_where(tmp_path: Path, made: us.Result, understudy: Callable[..., Said]) -> None:
+def test_the_command_exports_and_prints_where(tmp_path: Path, made: us.Result, understudy: Command) -> None:
     said = understudy("export", str(tmp_path / "out"), "--to", "csv", "--output", str(tmp_path / "t.csv"), "--json")
     assert json.loads(said.out) == {"to": "csv", "output": str(tmp_path / "t.csv")}
     with pytest.raises(us.UnderstudyError, match=r"no output folder.*output=\.\.\."):

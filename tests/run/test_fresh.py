@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from clinic import FakeChat, in_format, settings
-from run_fixtures import release, run, runs_charged, stops_after_the_charge
+from run_fixtures import UseChat, release, run, runs_charged, stops_after_the_charge
 
 from understudy.base.errors import BudgetExceeded, ResumeError, UnderstudyError
 from understudy.ledger import Ledger
@@ -59,7 +59,7 @@ def test_a_new_run_leaves_no_table_of_an_earlier_one(tmp_path: Path, output_form
 
 
 def test_a_fresh_run_that_is_killed_while_the_model_writes_leaves_no_older_table(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
+    tmp_path: Path, use_chat: UseChat
 ) -> None:
     values = settings(tmp_path, llm="fake")
     use_chat(FakeChat())
@@ -166,7 +166,7 @@ def test_generating_anew_that_is_killed_as_it_begins_leaves_no_older_table(
 
 
 def test_generating_anew_leaves_no_older_table_and_never_removes_its_own_release(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
+    tmp_path: Path, use_chat: UseChat
 ) -> None:
     noiseless = settings(tmp_path, insecure_no_noise=True, output=str(tmp_path / "noiseless"))
     run(noiseless)

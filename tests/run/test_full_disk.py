@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from clinic import flags, settings
 from evolution_fixtures import evolving
-from run_fixtures import Said, files_holding, runs_charged
+from run_fixtures import Command, files_holding, runs_charged
 from secret_fixtures import protecting
 
 import understudy as us
@@ -108,7 +108,7 @@ def failing(name: str, code: int = errno.ENOSPC) -> Iterator[None]:
     [("dp-kps.release", errno.ENOSPC), ("statement.md", errno.EDQUOT), ("synthetic.parquet", errno.EIO)],
 )
 def test_a_file_that_cannot_be_written_after_the_charge_costs_nothing(
-    tmp_path: Path, understudy: Callable[..., Said], file: str, code: int
+    tmp_path: Path, understudy: Command, file: str, code: int
 ) -> None:
     values = settings(tmp_path)
     with failing(file, code):
@@ -156,7 +156,7 @@ def test_a_locked_store_is_waited_for_and_then_said_to_be_locked(
 
 
 def test_a_damaged_store_is_not_taken_for_a_full_disk(
-    tmp_path: Path, finished: Callable[..., dict[str, Any]], understudy: Callable[..., Said]
+    tmp_path: Path, finished: Callable[..., dict[str, Any]], understudy: Command
 ) -> None:
     values = finished(tmp_path)
     store = tmp_path / "out" / "private" / "run.sqlite"
@@ -170,7 +170,7 @@ def test_a_damaged_store_is_not_taken_for_a_full_disk(
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no umask of this kind")
 @pytest.mark.usefixtures("embedder")
 def test_whatever_the_umask_only_the_owner_writes_and_nobody_else_reads_what_is_private(
-    tmp_path: Path, understudy: Callable[..., Said]
+    tmp_path: Path, understudy: Command
 ) -> None:
     out, bad = tmp_path / "deep" / "out", {"max_bad_rows": 1}
     values = settings(tmp_path, output=str(out), **bad)
@@ -223,7 +223,7 @@ def test_what_killed_commands_left_goes_with_the_next_run_even_where_that_opens_
 
 @pytest.mark.parametrize("command", ["evaluate FILE FILE --embedder none --seeds 1", "secrets count --data FILE"])
 def test_other_commands_remove_it_too_unless_a_run_uses_the_folder(
-    tmp_path: Path, understudy: Callable[..., Said], command: str
+    tmp_path: Path, understudy: Command, command: str
 ) -> None:
     data, private = settings(tmp_path)["data"], private_folder(tmp_path / "out" / "private")
     words = [data if word == "FILE" else word for word in command.split()] + ["--text", "note"]

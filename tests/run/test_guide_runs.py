@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from clinic import LABELS, TERMS, FakeChat, settings
+from clinic import LABELS, TERMS, FakeChat, rows, settings, write_csv
 from evolution_fixtures import DIMENSION, OF_KPS, WordEmbedder, evolving, use_embedder, varied
 from numpy.typing import NDArray
-from run_fixtures import Said, release, run, runs_charged
+from run_fixtures import Command, UseChat, release, run, runs_charged
 from sample_releases import dp_kps
 from script_model import ScriptModel, echo
 
@@ -31,6 +31,7 @@ from understudy.privacy.events import GaussianEvent, SubsampledGaussianEvent
 from understudy.privacy.plan import Receipt
 from understudy.release import Release
 from understudy.run import pipeline as running
+from understudy.run.session import Listener
 from understudy.run.settings import run_config
 
 pytestmark = pytest.mark.usefixtures("embedder")
@@ -338,7 +339,7 @@ def test_what_is_kept_speaks_for_its_label_more_often_than_without_a_guide(
 
 
 def test_texts_that_could_not_be_had_are_made_up_for_by_others_and_else_reported(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
+    tmp_path: Path, use_chat: UseChat
 ) -> None:
     def sometimes(request: ChatRequest) -> Completion:
         return varied(request) if int(request.key("x")[:8], 16) % 2 else Completion("", "stop", 9, 9)
@@ -410,7 +411,7 @@ def test_of_texts_that_a_release_holds_those_are_chosen_that_are_wanted(held: Re
 # -- what is done with a run afterwards -------------------------------------------------------------------------------
 
 
-def test_a_run_with_a_guide_is_shown_evaluated_and_reported(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_a_run_with_a_guide_is_shown_evaluated_and_reported(tmp_path: Path, understudy: Command) -> None:
     run(guided(tmp_path, epsilon="3"))
     shown = understudy("show", str(tmp_path / "out" / "release" / "dp-kps.release"), "--json")
     assert json.loads(shown.out)["parameters"]["guide"] is True
@@ -473,6 +474,20 @@ def test_a_run_killed_at_its_guide_is_resumed_and_charged_once(
     (tmp_path / "out" / "release" / f"{method}.release").unlink()
     monkeypatch.setattr(GuideSums, "of_batch", lambda *_: pytest.fail("the guide was measured again"))
     assert run(values).release.digest == result.release.digest
+
+
+def test_the_share_that_matches_is_that_of_the_labels_with_texts(tmp_path: Path) -> None:
+    write_csv(tmp_path / "notes.csv", rows(800))
+    (tmp_path / "terms.txt").write_text("\n".join((*TERMS, "seen", "today", "number")), "utf-8")
+    shares = []
+    for labels in (LABELS, (*LABELS, "a", "b", "c", "d", "e")):
+        said: list[str] = []
+        changes = {"top_terms": None, "output": str(tmp_path / str(len(labels))), **SEEDED}
+        config = run_config(guided(tmp_path, epsilon="3", labels=",".join(labels), **changes))
+        running.run(config, listener=Listener(said.append))
+        (line,) = (line for line in said if "match their label" in line)
+        shares.append(int(line.partition("(")[2].partition("%")[0]))
+    assert abs(shares[0] - shares[1]) < 10
 
 
 def test_many_candidates_say_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

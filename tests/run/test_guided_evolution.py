@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from clinic import LABELS, TERMS, FakeChat, flags
 from evolution_fixtures import DIMENSION, WordEmbedder, evolving, varied
-from run_fixtures import Said, release, run, runs_charged
+from run_fixtures import Command, UseChat, release, run, runs_charged
 
 import understudy as us
 from understudy.base.errors import ConfigError, ModelError, ReleaseError
@@ -56,7 +55,7 @@ def test_the_release_holds_the_guide_and_nothing_else(tmp_path: Path, varied_cha
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
-def test_a_run_evolves_texts(tmp_path: Path, varied_chat: FakeChat, understudy: Callable[..., Said]) -> None:
+def test_a_run_evolves_texts(tmp_path: Path, varied_chat: FakeChat, understudy: Command) -> None:
     said = understudy("run", *flags(configured(tmp_path)), code=0)
     assert "Round 2 of 2: 24 candidates, 8 chosen." in said.err
     assert "Wrote 8 synthetic records" in said.err
@@ -135,7 +134,7 @@ def test_there_must_be_a_language_model_and_the_embedder_of_the_release(
     assert varied_chat.asked == []
 
 
-def test_calls_that_fail_are_made_up_for(made: us.Release, use_chat: Callable[[FakeChat], FakeChat]) -> None:
+def test_calls_that_fail_are_made_up_for(made: us.Release, use_chat: UseChat) -> None:
     def sometimes(request: ChatRequest) -> Completion:
         return varied(request) if int(request.key("x")[:8], 16) % 3 else Completion("", "stop", 9, 9)
 

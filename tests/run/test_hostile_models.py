@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from clinic import flags, settings
-from run_fixtures import Said, run
+from run_fixtures import Command, run
 from server import FakeEndpoint, Seen, answer
 
 from understudy.run.outputs import OutputFolder
@@ -84,7 +84,7 @@ def hostile(folder: Path, write: Callable[[int, str], str], **changes: Any) -> t
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_model_that_does_not_write_what_it_is_asked_for_is_not_accepted(
-    kind: str, tmp_path: Path, understudy: Callable[..., Said]
+    kind: str, tmp_path: Path, understudy: Command
 ) -> None:
     values, endpoint = hostile(tmp_path, HOSTILE[kind])
     with endpoint:
@@ -99,7 +99,7 @@ VARIED = {"the same with its phrases", "in Chinese around"}  # few of the first 
 
 @pytest.mark.parametrize("kind", [*sorted(HOSTILE.keys() - VARIED), "blank", "no object"])
 def test_a_model_that_never_writes_a_good_text_gets_few_requests(
-    kind: str, tmp_path: Path, understudy: Callable[..., Said]
+    kind: str, tmp_path: Path, understudy: Command
 ) -> None:
     (tmp_path / "schema.json").write_text('{"type": "object", "properties": {"note": {"type": "string"}}}')
     write = HOSTILE.get(kind, lambda *_: "" if kind == "blank" else "No object.")
@@ -112,9 +112,7 @@ def test_a_model_that_never_writes_a_good_text_gets_few_requests(
     assert len([each for each in endpoint.seen if each.method == "POST"]) <= 20 + 16 * repeated
 
 
-def test_what_fails_is_kept_if_its_user_says_so_and_nothing_is_asked_twice(
-    tmp_path: Path, understudy: Callable[..., Said]
-) -> None:
+def test_what_fails_is_kept_if_its_user_says_so_and_nothing_is_asked_twice(tmp_path: Path, understudy: Command) -> None:
     values, endpoint = hostile(tmp_path, HOSTILE["ignoring"])
     with endpoint:
         values["base_url"] = endpoint.base_url
@@ -151,7 +149,7 @@ def test_a_few_texts_that_fail_are_asked_again_then_left_out_and_counted(tmp_pat
     )
 
 
-def test_a_model_that_does_as_it_is_told_passes(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_a_model_that_does_as_it_is_told_passes(tmp_path: Path, understudy: Command) -> None:
     values, endpoint = hostile(tmp_path, obedient)
     with endpoint:
         said = understudy("run", *flags({**values, "base_url": endpoint.base_url}), code=0)
@@ -159,7 +157,7 @@ def test_a_model_that_does_as_it_is_told_passes(tmp_path: Path, understudy: Call
 
 
 @pytest.mark.parametrize(("kind", "code"), [("ignoring", 6), ("echo", 6), ("refusal", 6), ("a loop", 6), (None, 0)])
-def test_check_tries_three_texts(kind: str | None, code: int, understudy: Callable[..., Said]) -> None:
+def test_check_tries_three_texts(kind: str | None, code: int, understudy: Command) -> None:
     def reply(number: int, seen: Seen) -> Any:
         if seen.method == "GET" or "words: " not in seen.prompt:
             return answer("6 7 8 Hello.")

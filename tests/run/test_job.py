@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from clinic import settings
-from run_fixtures import Said, runs_charged
+from run_fixtures import Command, runs_charged
 
-from understudy.base.errors import ConfigError
+from understudy.base.errors import ConfigError, CorpusError
 from understudy.cli import options
 from understudy.run import defaults as decided
 from understudy.run.job import Job
@@ -21,6 +20,14 @@ from understudy.run.settings import RunConfig, run_config
 
 VALUES = {"data": "notes.csv", "text": "note", "label": "ward", "labels": "a,b", "epsilon": 4, "delta": "1e-6"}
 COLUMNS = "age=0..9/3"
+
+
+@pytest.fixture(autouse=True)
+def table(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path_factory.mktemp("here"))
+    path = Path("notes.csv")
+    path.write_text("note,ward,age\n")
+    return path
 
 
 def config(**changes: Any) -> RunConfig:
@@ -46,6 +53,18 @@ def test_what_a_run_refuses_its_plan_refuses(changes: dict[str, Any], problem: s
     assert Job(config(), **verb).promise.dataset == "notes"
     with pytest.raises(ConfigError, match=problem):
         Job(config(**changes), **verb)
+
+
+@pytest.mark.parametrize("changes", [{"labels": None}, {"records_per_label": 3}, {}])
+def test_a_column_that_the_file_lacks_is_an_error_before_all_others_where_it_is_read(
+    changes: dict[str, Any], table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.write_text("note\n")
+    with pytest.raises(CorpusError, match="no column 'ward'"):
+        Job(config(**changes), charges=True, generates=True)
+    assert Job(config()).promise.dataset == "notes", "a plan reads no file"
+    monkeypatch.setattr(decided, "begun_settings", lambda *_: {"guide": False})
+    assert Job(config(output="out"), charges=True, generates=True).table, "a run that began may not need its table"
 
 
 def test_a_release_does_not_ask_what_is_to_be_generated() -> None:
@@ -124,7 +143,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_plan_check_run_evaluate_generate_and_report_take_one_file(
-    tmp_path: Path, file: Path, understudy: Callable[..., Said]
+    tmp_path: Path, file: Path, understudy: Command
 ) -> None:
     config = ("--config", str(file))
     for verb in ("plan", "check", "run"):
@@ -139,7 +158,7 @@ def test_plan_check_run_evaluate_generate_and_report_take_one_file(
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
-def test_a_name_that_no_verb_knows_is_an_error_in_each(file: Path, understudy: Callable[..., Said]) -> None:
+def test_a_name_that_no_verb_knows_is_an_error_in_each(file: Path, understudy: Command) -> None:
     file.write_text(file.read_text() + "epsilonn: 3\n")
     for words in (["plan"], ["check"], ["run"], ["evaluate"], ["audit", "run"]):
         config = [str(file)] if words[0] == "audit" else ["--config", str(file)]
@@ -148,7 +167,7 @@ def test_a_name_that_no_verb_knows_is_an_error_in_each(file: Path, understudy: C
 
 
 def test_a_verb_that_refuses_what_it_does_not_mean_refuses_the_file(
-    file: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    file: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The twin."""
     monkeypatch.setattr(options, "known_names", lambda values: set[str]())
@@ -156,7 +175,7 @@ def test_a_verb_that_refuses_what_it_does_not_mean_refuses_the_file(
 
 
 def test_a_run_that_ended_says_first_what_is_free_and_then_what_is_charged(
-    tmp_path: Path, file: Path, understudy: Callable[..., Said]
+    tmp_path: Path, file: Path, understudy: Command
 ) -> None:
     assert understudy("run", "--config", str(file)).code == 0
     said = understudy("run", "--config", str(file), "--records", "12", code=0)
@@ -169,7 +188,7 @@ def test_a_run_that_ended_says_first_what_is_free_and_then_what_is_charged(
     assert said.err.index("understudy generate") < said.err.index("charge the budget a second time")
 
 
-def test_help_marks_what_is_free_to_change(understudy: Callable[..., Said]) -> None:
+def test_help_marks_what_is_free_to_change(understudy: Command) -> None:
     words: Any = " ".join(understudy("run", "--help-all").out.split())
     for name, free in {"--records INTEGER": True, "--llm TEXT": True, "--epsilon TEXT": False, "--seed": False}.items():
         about = words.partition(name)[2].partition(" --")[0]

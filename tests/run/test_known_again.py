@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from clinic import COLUMNS, flags, rows, settings, write_csv
-from run_fixtures import Said, runs_charged
+from run_fixtures import Command, runs_charged
 
 import understudy as us
 from understudy.base.errors import ConfigError, CorpusError, LedgerError, ResumeError, UnderstudyWarning
@@ -173,7 +173,7 @@ def test_a_file_that_is_there_twice_is_refused_before_the_charge(tmp_path: Path,
 
 @pytest.mark.parametrize("share", ["grown", "half", "most"])
 def test_much_the_same_table_under_another_name_is_warned_of(
-    tmp_path: Path, finished: Callable[..., dict[str, Any]], understudy: Callable[..., Said], share: str
+    tmp_path: Path, finished: Callable[..., dict[str, Any]], understudy: Command, share: str
 ) -> None:
     finished(tmp_path, sixty, dataset="a")
     table = rows(60)
@@ -433,7 +433,7 @@ def test_a_unit_with_a_column_survives_json_and_older_units_are_read() -> None:
 
 
 def test_no_cap_is_announced_for_content_that_another_dataset_has(
-    tmp_path: Path, finished: Callable[..., dict[str, Any]], understudy: Callable[..., Said]
+    tmp_path: Path, finished: Callable[..., dict[str, Any]], understudy: Command
 ) -> None:
     finished(tmp_path, sixty, dataset="a")
     said = understudy("run", *flags(apart(tmp_path, "b")), code=5)

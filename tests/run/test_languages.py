@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from evolution_fixtures import WordEmbedder
 from numpy.typing import NDArray
-from run_fixtures import Said
+from run_fixtures import Command
 from subjects import Places, table
 from subjects import texts as english
 
@@ -212,7 +212,7 @@ def test_a_language_that_the_texts_are_not_in_finds_hardly_a_term(tmp_path: Path
     assert not any(topic.clear for topic in found.topics)
 
 
-def test_the_command_says_how_to_state_it_and_keeps_it(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_the_command_says_how_to_state_it_and_keeps_it(tmp_path: Path, understudy: Command) -> None:
     named = table(tmp_path, english(40))
     told = ("--data", str(tmp_path / "notes.csv"), "--text", "note", "--ledger", named["ledger"])
     said = understudy("run", *told, "--epsilon", "6", "--delta", "1e-6", "--output", str(tmp_path / "out"), code=2)

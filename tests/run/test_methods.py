@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,7 +15,7 @@ import pytest
 from clinic import flags, rows, settings
 from numpy.typing import NDArray
 from pydantic import Field
-from run_fixtures import Said, runs_charged
+from run_fixtures import Command, runs_charged
 
 import understudy as us
 from understudy.base.parameters import Parameters
@@ -109,7 +109,7 @@ def counting(folder: Path, **changes: Any) -> dict[str, Any]:
     return {**values, "method": "counting", **changes}
 
 
-def test_its_flags_stand_in_the_help_and_those_of_others_do_not(understudy: Callable[..., Said]) -> None:
+def test_its_flags_stand_in_the_help_and_those_of_others_do_not(understudy: Command) -> None:
     said = understudy("run", "--method", "counting", "--help").out
     assert "--word TEXT" in said
     assert "The public word whose records are counted. [default: pain]" in " ".join(said.split())
@@ -118,7 +118,7 @@ def test_its_flags_stand_in_the_help_and_those_of_others_do_not(understudy: Call
     assert method_names() == ["broken", "counting", "dp-kps"]
 
 
-def test_it_runs_charges_and_writes_its_release(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_it_runs_charges_and_writes_its_release(tmp_path: Path, understudy: Command) -> None:
     understudy("run", *flags(counting(tmp_path, word="heart", times=3)), code=0)
     release = us.load_release(tmp_path / "out" / "release" / "counting.release")
     assert release.arrays["counts"].shape == (2,)
@@ -130,7 +130,7 @@ def test_it_runs_charges_and_writes_its_release(tmp_path: Path, understudy: Call
     assert "Parameter 'times': input should be greater than or equal to 1, got 0." in said.err
 
 
-def test_its_release_is_generated_from_with_its_own_flags(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_its_release_is_generated_from_with_its_own_flags(tmp_path: Path, understudy: Command) -> None:
     assert understudy("run", *flags(counting(tmp_path, word="heart"))).code == 0
     release, output = str(tmp_path / "out" / "release" / "counting.release"), str(tmp_path / "more")
     more = ("generate", release, "--llm", "none", "--records", "1", "--output", output)
@@ -142,7 +142,7 @@ def test_its_release_is_generated_from_with_its_own_flags(tmp_path: Path, unders
     assert "--times" in understudy("generate", release, "--help").out
 
 
-def test_it_runs_from_python_and_from_yaml(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_it_runs_from_python_and_from_yaml(tmp_path: Path, understudy: Command) -> None:
     corpus = us.read_corpus(rows(), text="note")
     result = us.run(
         corpus, Counting(word="skin"), us.Budget(1, 0), llm="none", records=2, ledger=str(tmp_path / "l"), dataset="v"
@@ -154,7 +154,7 @@ def test_it_runs_from_python_and_from_yaml(tmp_path: Path, understudy: Callable[
     understudy("run", "--config", str(tmp_path / "run.yaml"), *flags(values), code=0)
 
 
-def test_a_method_that_cannot_be_imported_is_one_error(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_a_method_that_cannot_be_imported_is_one_error(tmp_path: Path, understudy: Command) -> None:
     said = understudy("run", *flags(counting(tmp_path)), "--method", "broken", code=2)
     assert said.err.startswith("Error: The method 'broken' cannot be loaded (ModuleNotFoundError).")
     with pytest.raises(us.UnderstudyError, match="Choose one of: broken, counting, dp-kps"):

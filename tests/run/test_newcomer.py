@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from clinic import flags, settings
-from run_fixtures import Said, run, runs_charged
+from run_fixtures import Command, run, runs_charged
 
 import understudy as us
 from understudy.base.errors import BudgetExceeded, ConfigError, ResumeError, UnderstudyWarning
@@ -97,16 +97,12 @@ def test_python_warns_where_texts_will_be_largely_chance(tmp_path: Path) -> None
         run(settings(tmp_path, epsilon=0.01))
 
 
-def test_skipped_rows_are_pointed_to_where_nothing_stands_above_the_noise(
-    tmp_path: Path, understudy: Callable[..., Said]
-) -> None:
+def test_skipped_rows_are_pointed_to_where_nothing_stands_above_the_noise(tmp_path: Path, understudy: Command) -> None:
     said = understudy("run", *flags(settings(tmp_path, labels="Other, Names", max_bad_rows=1)), code=0)
     assert "do the declared labels match the data?" in said.err
 
 
-def test_an_evaluation_names_what_is_missing_first_and_whose_row_is_bad(
-    tmp_path: Path, understudy: Callable[..., Said]
-) -> None:
+def test_an_evaluation_names_what_is_missing_first_and_whose_row_is_bad(tmp_path: Path, understudy: Command) -> None:
     values = settings(tmp_path)
     assert "There is no file or folder 'nosuch'" in understudy("evaluate", values["data"], "nosuch").err
     assert understudy("run", *flags(values)).code == 0
@@ -117,7 +113,7 @@ def test_an_evaluation_names_what_is_missing_first_and_whose_row_is_bad(
 
 
 def test_what_cannot_resume_does_not_say_so(
-    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_arguments: object, **_named: object) -> None:
         raise KeyboardInterrupt
@@ -171,7 +167,7 @@ def test_a_run_warns_of_a_weak_promise_as_its_plan_does(tmp_path: Path) -> None:
     ],
 )
 def test_what_has_no_flag_before_it_is_told_which(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, understudy: Callable[..., Said], words: list[str], cure: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, understudy: Command, words: list[str], cure: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "k.yaml").write_text("text: note\n")
@@ -192,7 +188,7 @@ _SAID = {"pflege": "Verbandswechsel", "küche": "Großküche"}
 
 
 def test_what_was_decided_for_a_language_stands_in_the_release_and_holds_when_the_run_is_resumed(
-    tmp_path: Path, understudy: Callable[..., Said]
+    tmp_path: Path, understudy: Command
 ) -> None:
     told = {"text": "anliegen", "label": "abteilung", "labels": ",".join(_SAID), "epsilon": "20", "language": "de"}
     unsaid = dict.fromkeys(("vocabulary", "vocabulary_is_public", "top_terms", "llm"))
@@ -212,7 +208,7 @@ def test_what_was_decided_for_a_language_stands_in_the_release_and_holds_when_th
     assert "the built-in one writes English" in written.err
 
 
-def test_an_evaluation_reads_the_table_as_the_run_did(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_an_evaluation_reads_the_table_as_the_run_did(tmp_path: Path, understudy: Command) -> None:
     values = settings(tmp_path, delimiter=";", encoding="cp1252", columns="paid", formats="de", guide=False)
     table = "note;department;paid\n" + "".join(
         f"Fieber für {number} Tage, chest pain;{label};{'ja' if number % 2 else 'nein'}\n"

@@ -17,7 +17,7 @@ import pytest
 from clinic import flags, settings
 from evolution_fixtures import evolving
 from parts_method import install, parts
-from run_fixtures import Said, release, run, runs_charged
+from run_fixtures import Command, release, run, runs_charged
 from secret_fixtures import protecting
 
 import understudy as us
@@ -281,7 +281,7 @@ def test_continuing_a_seeded_release_without_the_flag_is_a_run_that_never_began(
 
 @insecurely
 def test_texts_of_a_release_without_a_promise_carry_the_stamp_whoever_generates_them(
-    tmp_path: Path, understudy: Callable[..., Said], insecure: dict[str, Any]
+    tmp_path: Path, understudy: Command, insecure: dict[str, Any]
 ) -> None:
     made = running.release(run_config(settings(tmp_path, records_per_label=None, **insecure)))
     assert made.folder is not None

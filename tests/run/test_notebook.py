@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from clinic import LABELS, FakeChat, rows
-from run_fixtures import runs_charged
+from clinic import LABELS, FakeChat, rows, settings
+from run_fixtures import UseChat, runs_charged
+from word_embedder import WordEmbedder
 
 import understudy as us
+from understudy.base import heartbeat
+from understudy.methods.shared.evolution.embeddings import EMBEDDING
+from understudy.models import catalog
 from understudy.models.types import ChatRequest, Completion
-from understudy.run import progress
+from understudy.run import pipeline, progress
+from understudy.run.settings import run_config
 
 BUDGET = us.Budget(3, "1e-6")
 COLUMNS: dict[str, Any] = {"text": "note", "label": "department", "labels": LABELS}
@@ -42,9 +49,10 @@ def test_a_listener_is_told_what_a_terminal_would_show(
 
 def test_without_a_terminal_there_is_a_line_now_and_then_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(heartbeat, "SECONDS", 15.0)
+    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now[0])
     said: list[str] = []
-    lines = progress.PlainLines(said.append)
+    lines = heartbeat.PlainLines(said.append)
     lines("texts", 0, 2)
     lines("texts", 1, 2)
     assert not said
@@ -56,9 +64,64 @@ def test_without_a_terminal_there_is_a_line_now_and_then_and_at_the_end(monkeypa
     assert said == ["texts: 2 of 2", "rounds: 1 of 3"]
 
 
-def test_a_run_tells_its_texts_beforehand_and_one_by_one(
-    method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat]
+def test_silence_is_broken_by_the_phase_and_the_time_alone_and_ever_more_rarely(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    now, said = [0.0], list[str]()
+    monkeypatch.setattr(heartbeat, "SECONDS", 10.0)
+    monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now[0])
+    lines = heartbeat.PlainLines(said.append)
+    happens: dict[int, Callable[[], None]] = {
+        3: lambda: lines.say("Protecting nobody: a baseline."),
+        5: lambda: lines.say("Reading the private records."),
+        25: lambda: lines("texts", 5, 48),
+        40: lambda: lines.say("Weak: only common themes survive."),
+    }
+
+    class Waits:
+        count = 0
+
+        def wait(self, seconds: float) -> bool:
+            assert seconds > 0
+            now[0] += seconds
+            self.count += 1
+            happens.pop(self.count, lambda: None)()
+            return self.count == 50
+
+    lines._beat(Waits())  # type: ignore[arg-type]
+    expected = [f"Still reading the private records ({seconds} s)." for seconds in (10, 20, 30, 40, 50, 60, 70, 82)]
+    assert said[0] == "Still working (10 s)."
+    reading = said.index("Reading the private records.")
+    assert [line for line in said[reading:] if "Still reading" in line][:8] == expected
+    assert said[-1].startswith("Still working (")
+    assert len(said) < 50
+
+
+def test_signs_of_life_come_while_a_block_works_and_end_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "SECONDS", 0.01)
+    shown, said = threading.Event(), list[str]()
+    with progress.plain(lambda line: (said.append(line), shown.set())[0]):
+        assert shown.wait(60)
+    assert said[0] == "Still working (0 s)."
+    count = len(said)
+    time.sleep(0.05)
+    assert len(said) == count
+
+
+def test_a_run_names_each_model_before_it_loads_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    chat = FakeChat()
+    monkeypatch.setattr(catalog, "load_chat", lambda *_, **__: (said.append("load chat"), chat)[1])
+    monkeypatch.setattr(catalog, "load_embedder", lambda _spec: (said.append("load embedder"), WordEmbedder())[1])
+    config = run_config(settings(tmp_path, guide=True, llm="hf:./model"))
+    assert pipeline.run(config, listener=us.Listener(said.append)).records
+    loads = [line for line in said if "load" in line.lower()]
+    expected = ["Loading the language model hf:./model.", "load chat", "Loading the embedder builtin.", "load embedder"]
+    assert loads == expected
+    assert said.index("Reading the private records.") < said.index(EMBEDDING)
+
+
+def test_a_run_tells_its_texts_beforehand_and_one_by_one(method: us.DPKPS, use_chat: UseChat) -> None:
     use_chat(FakeChat())
     told: list[tuple[str, int, int]] = []
     listener = us.Listener(progress=lambda *each: told.append(each))
@@ -83,7 +146,7 @@ def interrupting(after: int) -> Callable[[ChatRequest], Completion]:
 
 @pytest.mark.parametrize("in_a_loop", [False, True])
 def test_an_interrupted_run_says_how_to_resume_or_what_is_lost_and_the_same_call_does(
-    tmp_path: Path, method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat], in_a_loop: bool
+    tmp_path: Path, method: us.DPKPS, use_chat: UseChat, in_a_loop: bool
 ) -> None:
     said: list[str] = []
     kept: dict[str, Any] = {"ledger": str(tmp_path / "ledger.sqlite"), "output": tmp_path / "out"}

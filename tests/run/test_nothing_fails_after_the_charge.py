@@ -197,8 +197,8 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"epsilon": "1e9"},
     ],
 }
+# Whose arrays have one shape whatever is drawn; that of texts drawn token by token follows from the noise.
 ALIKE = {"dp-kps", "dp-kde", "aug-pe", "guided-evolution", "sec-pe"}
-"""Whose arrays have one shape whatever is drawn; that of texts drawn token by token follows from the noise."""
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from clinic import flags, rows, settings
-from run_fixtures import Said, runs_charged, stops_after_the_charge
+from run_fixtures import Command, runs_charged, stops_after_the_charge
 
 import understudy as us
 from understudy.base.errors import ConfigError, CorpusError, LedgerError, ResumeError
@@ -71,7 +71,7 @@ def test_a_copy_in_a_store_is_known_by_its_content(tmp_path: Path, store: Store)
         release({**values, "data": address, "output": str(tmp_path / "again")})
 
 
-def test_partitions_are_the_labels_of_a_run(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_partitions_are_the_labels_of_a_run(tmp_path: Path, understudy: Command) -> None:
     values = settings(tmp_path, llm=None, records_per_label=None)
     for label in values["labels"].split(","):
         folder = tmp_path / "lake" / f"department={label}"
@@ -82,9 +82,7 @@ def test_partitions_are_the_labels_of_a_run(tmp_path: Path, understudy: Callable
     assert (tmp_path / "out" / "release" / "dp-kps.release").exists()
 
 
-def test_a_command_line_with_a_credential_in_an_address_does_not_repeat_it(
-    tmp_path: Path, understudy: Callable[..., Said]
-) -> None:
+def test_a_command_line_with_a_credential_in_an_address_does_not_repeat_it(tmp_path: Path, understudy: Command) -> None:
     values = settings(tmp_path, data="s3://AKIA:Zebra@bucket/notes.csv", llm=None, records_per_label=None)
     for verb, leave_out in (("release", ""), ("plan", "output")):
         said = understudy(verb, *flags({name: value for name, value in values.items() if name != leave_out}), code=2)
@@ -149,7 +147,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_no_command_writes_to_an_address(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, understudy: Callable[..., Said], verb: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, understudy: Command, verb: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "n.csv").write_text("note\nhello\n")
@@ -159,7 +157,7 @@ def test_no_command_writes_to_an_address(
 
 
 def test_an_incidence_file_and_an_evaluation_are_written_to_no_address(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, understudy: Callable[..., Said]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, understudy: Command
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "n.csv").write_text("note\nhello\nthere\n")

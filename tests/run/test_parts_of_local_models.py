@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from clinic import FakeChat, settings, write_csv
 from local_fixtures import make_llama
-from run_fixtures import files_holding, little_work_of_seq_pate, release, runs_charged
+from run_fixtures import UseChat, files_holding, little_work_of_seq_pate, release, runs_charged
 from script_model import END, ScriptModel
 
 import understudy as us
@@ -88,12 +88,7 @@ def spelled(text: bytes, drawn: bytes) -> int:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_tickets_of_owners_are_learnt_and_written_in_their_parts_with_their_columns(
-    tmp_path: Path,
-    llama: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    use_chat: Callable[[FakeChat], FakeChat],
-    learnt: list[str],
-    method: str,
+    tmp_path: Path, llama: Path, monkeypatch: pytest.MonkeyPatch, use_chat: UseChat, learnt: list[str], method: str
 ) -> None:
     def says(self: TunedModel, keys: Sequence[Any], **_: Any) -> Iterator[Completion]:
         yield from (Completion(f"\n{SAID}", "stop") for _ in keys)

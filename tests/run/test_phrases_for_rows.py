@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 from clinic import LABELS, TERMS, FakeChat, settings, write_csv
 from evolution_fixtures import evolving
-from run_fixtures import release, run, simple_fit
+from run_fixtures import UseChat, release, run, simple_fit
 from test_table_runs import COLUMNS, tables
 
 import understudy as us
@@ -22,10 +21,10 @@ from understudy.text.records import SyntheticRecord, shown
 
 pytestmark = pytest.mark.usefixtures("embedder")
 WARDS = ("A", "B")
+# Which terms the notes of a ward in a department hold.
 SAID = {
     (label, ward): TERMS[8 * place + 4 * (ward == "B") :][:4] for place, label in enumerate(LABELS) for ward in WARDS
 }
-"""Which terms the notes of a ward in a department hold."""
 
 
 def wards(folder: Path, **changes: Any) -> dict[str, Any]:
@@ -63,9 +62,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Release:
         return release(values)
 
 
-def test_phrases_fit_the_rows_of_their_texts_and_prompts_show_both(
-    made: Release, use_chat: Callable[[FakeChat], FakeChat]
-) -> None:
+def test_phrases_fit_the_rows_of_their_texts_and_prompts_show_both(made: Release, use_chat: UseChat) -> None:
     assert fitting(us.generate(made, llm="none", records_per_label=100)) > 0.85
     assert [charge.name for charge in made.statement.charges][:3] == ["vocabulary", "density", COLUMN_DENSITY]
     ward, night = (float(part.split()[1]) for part in str(made.noise_check["column_lifts"]).split(", "))

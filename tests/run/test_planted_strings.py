@@ -19,7 +19,7 @@ import pytest
 from batch_server import Batches
 from clinic import COLUMNS, LABELS, TERMS, flags, prompt_file, rows, settings, write_csv
 from evolution_fixtures import WordEmbedder, evolving
-from run_fixtures import Said, release, runs_charged
+from run_fixtures import Command, Said, release, runs_charged
 from sample_releases import SAMPLES
 from secret_fixtures import protecting, secret_rows
 from server import FakeEndpoint, answer, error
@@ -46,11 +46,11 @@ from understudy.text.records import SyntheticRecord
 from understudy.text.vocabulary.words import TermMatcher, split_words
 from understudy.text.writing import public_name
 
+# Begins every planted string, and nothing else: long enough not to be met in compressed bytes by chance.
 PLANT = "zqxvkjw"
-"""Begins every planted string, and nothing else: long enough not to be met in compressed bytes by chance."""
 SKIP = {"max_bad_rows": 1}
+# Where the one bad row of an error test is.
 ROW = 137
-"""Where the one bad row of an error test is."""
 
 
 def planted_rows(count: int = 60) -> list[dict[str, str]]:
@@ -120,7 +120,7 @@ def nothing_leaves(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Callable
 
 @pytest.mark.parametrize("method", [{}, {"noise": "laplace", "delta": "0"}], ids=["gaussian", "laplace"])
 def test_nothing_planted_leaves_a_run_without_a_language_model(
-    tmp_path: Path, understudy: Callable[..., Said], nothing_leaves: Callable[..., None], method: dict[str, Any]
+    tmp_path: Path, understudy: Command, nothing_leaves: Callable[..., None], method: dict[str, Any]
 ) -> None:
     said = understudy("run", *flags(planted_settings(tmp_path, **method)), code=0)
     shown = understudy("show", str(tmp_path / "out" / "release" / "dp-kps.release"), "--json")
@@ -132,7 +132,7 @@ def test_nothing_planted_leaves_a_run_without_a_language_model(
 
 
 def test_nothing_planted_reaches_an_endpoint_or_its_results(
-    tmp_path: Path, understudy: Callable[..., Said], nothing_leaves: Callable[..., None]
+    tmp_path: Path, understudy: Command, nothing_leaves: Callable[..., None]
 ) -> None:
     with FakeEndpoint(lambda number, seen: answer(f"A note on {seen.prompt}")) as endpoint:
         changes = {"llm": "openai:test", "base_url": endpoint.base_url, "samples": 2, "length": 4}
@@ -155,9 +155,7 @@ def words_of(seen: Sequence[Any]) -> set[str]:
 
 
 @pytest.mark.parametrize("words", [("-v",), ("-v", "--log-json"), ("-q",)])
-def test_nothing_planted_is_said_however_much_is(
-    tmp_path: Path, understudy: Callable[..., Said], words: tuple[str, ...]
-) -> None:
+def test_nothing_planted_is_said_however_much_is(tmp_path: Path, understudy: Command, words: tuple[str, ...]) -> None:
     def refuse(number: int, seen: Any) -> Any:
         return error(500, f"Failed on {seen.prompt}") if number % 3 == 1 else answer(f"A note on {seen.prompt}")
 
@@ -175,7 +173,7 @@ def test_nothing_planted_is_said_however_much_is(
 
 
 def test_nothing_planted_is_in_the_files_of_a_batch(
-    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "POLL_SECONDS", 0.001)
     plan = Batches()
@@ -208,7 +206,7 @@ UNITS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.usefixtures("embedder")
 def test_nothing_planted_leaves_a_private_evolution(
-    tmp_path: Path, understudy: Callable[..., Said], nothing_leaves: Callable[..., None], unit: str
+    tmp_path: Path, understudy: Command, nothing_leaves: Callable[..., None], unit: str
 ) -> None:
     plant(tmp_path)
     own = {"private_keywords": True, "vocabulary_is_public": True, "top_terms": 5, "label_sizes": "noisy"}
@@ -231,7 +229,7 @@ def test_nothing_planted_leaves_a_private_evolution(
 @pytest.mark.usefixtures("embedder")
 @pytest.mark.parametrize("method", ["dp-kps", "guided-evolution"])
 def test_nothing_planted_leaves_a_run_with_a_guide(
-    tmp_path: Path, understudy: Callable[..., Said], nothing_leaves: Callable[..., None], method: str
+    tmp_path: Path, understudy: Command, nothing_leaves: Callable[..., None], method: str
 ) -> None:
     plant(tmp_path)
     with FakeEndpoint(lambda number, seen: answer(f"A note of {TERMS[number % 16]} and {number}.")) as endpoint:
@@ -249,7 +247,7 @@ def test_nothing_planted_leaves_a_run_with_a_guide(
 
 
 def test_an_embedder_that_fails_on_a_private_text_does_not_quote_it(
-    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Broken(WordEmbedder):
         def embed(self, texts: Sequence[str]) -> Any:
@@ -293,7 +291,7 @@ BAD_ROWS: dict[str, tuple[str, bytes]] = {
 
 
 @pytest.mark.parametrize("kind", BAD_ROWS)
-def test_no_bad_row_is_quoted_or_numbered(tmp_path: Path, understudy: Callable[..., Said], kind: str) -> None:
+def test_no_bad_row_is_quoted_or_numbered(tmp_path: Path, understudy: Command, kind: str) -> None:
     ending, bad = BAD_ROWS[kind]
     path = tmp_path / f"notes.{ending}"
     path.write_bytes(csv_with(bad) if ending == "csv" else jsonl_with(bad))
@@ -318,7 +316,7 @@ def raising(text: str, kind: type[BaseException]) -> Callable[..., Any]:
     ids=["reading", "matching, in a library that panics"],
 )
 def test_an_internal_error_shows_its_place_and_not_its_message(
-    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, owner: type, name: str, kind: type
+    tmp_path: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, kind: type
 ) -> None:
     monkeypatch.setattr(owner, name, raising(PLANT, kind))
     said = understudy("run", *flags(planted_settings(tmp_path)), code=70)
@@ -349,7 +347,7 @@ def planted(folder: Path, **changes: Any) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("embedder")
 def test_nothing_planted_leaves_a_run_that_protects_secrets(
-    tmp_path: Path, understudy: Callable[..., Said], nothing_leaves: Callable[..., None]
+    tmp_path: Path, understudy: Command, nothing_leaves: Callable[..., None]
 ) -> None:
     with FakeEndpoint(lambda number, seen: answer(f"Seen: {TERMS[number % 16]}, {TERMS[number % 7]}.")) as endpoint:
         values = planted(tmp_path, llm="openai:test", base_url=endpoint.base_url, insecure_no_noise=True)
@@ -363,7 +361,7 @@ def test_nothing_planted_leaves_a_run_that_protects_secrets(
 
 @pytest.mark.usefixtures("embedder", "varied_chat")
 def test_nothing_planted_is_in_an_incidence_file_its_release_or_the_refusal_of_another_tables(
-    tmp_path: Path, understudy: Callable[..., Said], nothing_leaves: Callable[..., None]
+    tmp_path: Path, understudy: Command, nothing_leaves: Callable[..., None]
 ) -> None:
     values = planted(tmp_path)
     names = ("data", "text", "label", "labels", "secrets", "secrets_file", "secret_detectors", "max_bad_rows")

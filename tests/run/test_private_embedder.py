@@ -26,8 +26,8 @@ from understudy.run.settings import run_config
 
 pytestmark = pytest.mark.usefixtures("varied_chat")
 GUIDED = "dp-kps with a guide"
+# And one that embeds no private text, with a guide.
 METHODS = ("aug-pe", "guided-evolution", "sec-pe", GUIDED)
-"""And one that embeds no private text, with a guide."""
 
 
 class ByNeighbour(WordEmbedder):

@@ -7,7 +7,6 @@ import csv
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from clinic import LABELS, TERMS, FakeChat, rows, settings, write_csv
 from evolution_fixtures import evolving
-from run_fixtures import runs_charged
+from run_fixtures import UseChat, runs_charged
 from secret_fixtures import protecting
 
 import understudy as us
@@ -58,9 +57,7 @@ def test_rows_in_memory_need_a_name_for_the_ledger(tmp_path: Path, method: us.DP
     assert runs_charged(ledger, "visits") == 1
 
 
-def test_a_run_works_inside_a_running_event_loop(
-    method: us.DPKPS, ledger: str, use_chat: Callable[[FakeChat], FakeChat]
-) -> None:
+def test_a_run_works_inside_a_running_event_loop(method: us.DPKPS, ledger: str, use_chat: UseChat) -> None:
     chat = use_chat(FakeChat())
 
     async def notebook() -> us.Result:

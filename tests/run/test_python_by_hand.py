@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from clinic import LABELS, FakeChat, flags, rows, settings
+from run_fixtures import UseChat
+from word_embedder import WordEmbedder
 
 import understudy as us
 from understudy.base.errors import ConfigError, in_keywords
@@ -75,7 +77,7 @@ def test_without_a_listener_python_says_what_was_decided(method: us.DPKPS, capsy
     assert capsys.readouterr().err == ""
 
 
-def test_progress_counts_texts_and_not_answers(method: us.DPKPS, use_chat: Callable[[FakeChat], FakeChat]) -> None:
+def test_progress_counts_texts_and_not_answers(method: us.DPKPS, use_chat: UseChat) -> None:
     chat, told = use_chat(FakeChat()), list[tuple[str, int, int]]()
     listener = us.Listener(progress=lambda *counted: told.append(counted))
     us.run(rows(), method, BUDGET, **COLUMNS, records=6, samples=4, listener=listener)
@@ -234,6 +236,7 @@ def test_dates_are_dates_in_frames_on_both_sides(tmp_path: Path) -> None:
 
 def test_every_verb_takes_its_natural_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda _spec: WordEmbedder())
     pandas = pytest.importorskip("pandas")
     frame, plain = pandas.DataFrame(rows()), {"text": "note", "label": "department", "labels": LABELS}
     said: dict[str, Any] = {**plain, "llm": "none", "records": 4, "dataset": "tickets"}
@@ -266,7 +269,8 @@ def test_every_verb_takes_its_natural_call(tmp_path: Path, monkeypatch: pytest.M
     assert us.topics(frame, seven, text="note", dataset="tickets").topics is not None
     assert us.generate(made_here, llm="none", records=2).records
     for given in ({}, {"text": "note", "label": "department"}, {"text": "note"}, {"label": "department"}):
-        found = us.evaluate(frame, made_here, metrics="utility", classifiers="tf-idf", embedder="none", **given)
+        quick = {"metrics": "utility", "classifiers": "tf-idf", "embedder": "none", "seeds": 1}
+        found = us.evaluate(frame, made_here, **quick, **given)
         assert found.values
 
 

@@ -6,7 +6,7 @@ import copy
 import json
 import random
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ import pytest
 from evolution_fixtures import embedder, varied_chat  # noqa: F401
 from local_fixtures import make_llama
 from numpy.typing import NDArray
-from run_fixtures import Said
+from run_fixtures import Command
 from sample_releases import SAMPLES, dp_kps, sec_pe
 
 from understudy.base.errors import ReleaseError, UnderstudyError
@@ -27,12 +27,12 @@ from understudy.privacy.facts import Fact, Facts
 from understudy.release import Release
 from understudy.run import pipeline as running
 
+# Whose parts others have too.
 REPEATED = ("dp-kps guided", "dp-finetune guided", "dp-finetune with columns")
-"""Whose parts others have too."""
 DROPPED = object()
 BAD = (DROPPED, None, "x", "", -1, 0, 10**30, 1e300, True, [], {}, [None], ["a", "b"], {"a": 1}, "1e999999999")
+# So many changes of fields and of arrays are tried of each method, and so many of what loads generates.
 CHANGES, GENERATED = 80, 2
-"""So many changes of fields and of arrays are tried of each method, and so many of what loads generates."""
 
 
 def changed_fields(fields: Any) -> Iterator[dict[str, Any]]:
@@ -162,7 +162,7 @@ def test_settings_that_are_not_the_methods_own_do_not_come_in_with_a_release(tmp
             load_release(file)
 
 
-def test_a_release_of_a_method_that_is_not_installed_says_so(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_a_release_of_a_method_that_is_not_installed_says_so(tmp_path: Path, understudy: Command) -> None:
     good = dp_kps()
     statement = replace(good.statement, method="theirs")
     replace(good, method="theirs", statement=statement).save(tmp_path / "f.release")
@@ -171,7 +171,7 @@ def test_a_release_of_a_method_that_is_not_installed_says_so(tmp_path: Path, und
         assert (said.code, "not installed here" in said.err) == (7, True)
 
 
-def test_what_a_release_says_cannot_steer_the_terminal(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_what_a_release_says_cannot_steer_the_terminal(tmp_path: Path, understudy: Command) -> None:
     good = dp_kps()
     steering = "\x1b[2J\x1b]0;title\x07\u202etxet\r\x9b"
     statement = replace(good.statement, dataset=f"clinic{steering}", notes=(steering,))
@@ -183,7 +183,7 @@ def test_what_a_release_says_cannot_steer_the_terminal(tmp_path: Path, understud
     assert not set(said.out) & set("\x1b\x07\r\x9b\u202e")
 
 
-def test_a_raised_bound_is_an_option_of_inspect_and_generate(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_a_raised_bound_is_an_option_of_inspect_and_generate(tmp_path: Path, understudy: Command) -> None:
     dp_kps().save(tmp_path / "f.release")
     for words in (("show",), ("generate", "--llm", "none", "--records", "2", "--output", str(tmp_path / "out"))):
         said = understudy(words[0], str(tmp_path / "f.release"), *words[1:], "--max-release-bytes", "1000")

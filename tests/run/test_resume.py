@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from clinic import TERMS, FakeChat, flags, prompt_file, rows, settings, write_csv
-from run_fixtures import Said, run, runs_charged, stops_after_the_charge
+from run_fixtures import Command, UseChat, run, runs_charged, stops_after_the_charge
 from server import FakeEndpoint, answer, error
 
 from understudy.base.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ModelError, ResumeError
@@ -98,7 +98,7 @@ def test_a_public_file_that_changed_is_an_error(tmp_path: Path, monkeypatch: pyt
     run(values)
 
 
-def test_operational_settings_may_change(tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]) -> None:
+def test_operational_settings_may_change(tmp_path: Path, use_chat: UseChat) -> None:
     use_chat(FakeChat())
     values = settings(tmp_path, llm="fake")
     run(values)
@@ -165,9 +165,7 @@ def test_fresh_starts_anew_and_charges_again(tmp_path: Path) -> None:
     assert runs_charged(values["ledger"]) == 2
 
 
-def test_what_failed_before_the_charge_may_be_mended_in_the_same_folder(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
-) -> None:
+def test_what_failed_before_the_charge_may_be_mended_in_the_same_folder(tmp_path: Path, use_chat: UseChat) -> None:
     chat = FakeChat(lambda request: Completion("", "failed", error="busy"))
     use_chat(chat)
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
@@ -193,9 +191,7 @@ def test_what_failed_before_the_charge_may_be_mended_in_the_same_folder(
     assert runs_charged(values["ledger"]) == 1
 
 
-def test_an_endpoint_is_probed_until_the_run_has_begun_and_never_again(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
-) -> None:
+def test_an_endpoint_is_probed_until_the_run_has_begun_and_never_again(tmp_path: Path, use_chat: UseChat) -> None:
     chat = use_chat(FakeChat())
     values = settings(tmp_path, llm="openai:fake")
     run(values)
@@ -206,7 +202,7 @@ def test_an_endpoint_is_probed_until_the_run_has_begun_and_never_again(
 
 
 def test_failed_answers_are_dropped_counted_and_asked_again_by_the_same_command(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
+    tmp_path: Path, use_chat: UseChat
 ) -> None:
     number = iter(range(99))
 
@@ -264,7 +260,7 @@ def test_a_second_process_in_the_same_folder_is_an_error(tmp_path: Path, monkeyp
 
 
 def test_ctrl_c_is_exit_code_130_and_the_same_command_resumes(
-    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = settings(tmp_path)
 
@@ -280,7 +276,7 @@ def test_ctrl_c_is_exit_code_130_and_the_same_command_resumes(
     assert runs_charged(values["ledger"]) == 1
 
 
-def test_generate_resumes_in_its_own_folder(tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]) -> None:
+def test_generate_resumes_in_its_own_folder(tmp_path: Path, use_chat: UseChat) -> None:
     release = running.release(run_config(settings(tmp_path, records_per_label=None))).release
     chat = use_chat(FakeChat())
     options = {"llm": "fake", "records": 5, "length": 2, "output": str(tmp_path / "more")}
@@ -298,7 +294,7 @@ def test_generate_resumes_in_its_own_folder(tmp_path: Path, use_chat: Callable[[
 
 
 def test_a_run_that_reached_its_cap_goes_on_with_a_larger_one(
-    tmp_path: Path, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(generating, "AT_ONCE", 1)
     with FakeEndpoint(lambda number, seen: answer("A note.", usage=(50, 50))) as endpoint:

@@ -8,14 +8,13 @@ import decimal
 import json
 import random
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from run_fixtures import Said, files_holding
+from run_fixtures import Command, files_holding
 
 import understudy as us
 from understudy.evaluate.synthetic import first_rows, read_synthetic
@@ -293,7 +292,7 @@ def test_categories_keep_their_order_and_their_values() -> None:
     ],
 )
 def test_an_export_is_written_like_the_private_table_or_as_it_is_asked_for(
-    tmp_path: Path, clinic: us.Result, understudy: Callable[..., Said], options: tuple[str, ...], first: str
+    tmp_path: Path, clinic: us.Result, understudy: Command, options: tuple[str, ...], first: str
 ) -> None:
     file = tmp_path / "not-private.csv"
     understudy("export", str(tmp_path / "out"), "--to", "csv", "--output", str(file), *options, code=0)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from clinic import LABELS, FakeChat, flags, write_csv
 from evolution_fixtures import WordEmbedder, evolving
-from run_fixtures import Said, runs_charged
+from run_fixtures import Command, runs_charged
 from secret_fixtures import MOST, PUBLIC_COLUMNS, protecting, public_rows, secret_rows
 
 import understudy as us
@@ -28,8 +28,8 @@ from understudy.run.settings import run_config
 pytestmark = pytest.mark.usefixtures("embedder", "varied_chat")
 BUDGET = us.SecretBudget("1e-3", "1e-2")
 SECRETS: dict[str, Any] = {"secret_detectors": "email", "max_records_per_secret": MOST}
+# Where the noise is to be the same twice, or no ledger is of interest.
 SEEDED = {"insecure_noise_seed": 1}
-"""Where the noise is to be the same twice, or no ledger is of interest."""
 
 
 def run(folder: Path, **changes: Any) -> us.Result:
@@ -49,7 +49,7 @@ def event_of(made: us.Release) -> MixtureEvent:
 # -- the whole of it --------------------------------------------------------------------------------------------------
 
 
-def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_from_a_table_to_a_synthetic_one(tmp_path: Path, understudy: Command) -> None:
     said = understudy("run", *flags(protecting(tmp_path)), code=0)
     assert "Protecting each secret" in said.err
     assert "all records that contain it, at most 3 of them; the budget is (p=0.001, r=0.01)" in said.err
@@ -190,7 +190,7 @@ def named(folder: Path, what: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("what", NAMED)
 def test_a_secret_in_more_records_than_declared_stops_the_run_before_any_charge_and_is_not_quoted(
-    tmp_path: Path, understudy: Callable[..., Said], what: str
+    tmp_path: Path, understudy: Command, what: str
 ) -> None:
     """And the same folder goes on with a higher cap."""
     values = protecting(tmp_path, **named(tmp_path, what))
@@ -209,7 +209,7 @@ def test_a_secret_in_more_records_than_declared_stops_the_run_before_any_charge_
 
 
 @pytest.fixture
-def incidence_file(tmp_path: Path, understudy: Callable[..., Said]) -> str:
+def incidence_file(tmp_path: Path, understudy: Command) -> str:
     values = protecting(tmp_path)
     given = {name: values[name] for name in ("data", "text", "label", "labels", "secret_detectors")}
     understudy("secrets", "incidence", *flags({**given, "output": str(tmp_path / "incidence.parquet")}), code=0)
@@ -221,7 +221,7 @@ def public(file: str, **changes: Any) -> dict[str, Any]:
 
 
 def test_with_public_incidence_records_are_drawn_by_their_weights(
-    tmp_path: Path, understudy: Callable[..., Said], incidence_file: str
+    tmp_path: Path, understudy: Command, incidence_file: str
 ) -> None:
     found = Incidence.read(incidence_file)
     assert (found.n_records, found.n_secrets, len(found.records)) == (40, 10, 30)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from clinic import settings
-from run_fixtures import Said, runs_charged
+from run_fixtures import Command, runs_charged
 
 import understudy as us
 from understudy.base.errors import ConfigError
@@ -286,7 +286,7 @@ def test_texts_made_elsewhere_are_signed_without_their_ledger(folder: Path, tmp_
 
 
 def test_reports_say_whether_they_are_signed(
-    made: tuple[Path, dict[str, Any]], tmp_path: Path, keys: Path, understudy: Callable[..., Said]
+    made: tuple[Path, dict[str, Any]], tmp_path: Path, keys: Path, understudy: Command
 ) -> None:
     out = shutil.copytree(made[0], tmp_path / "out")
     page, ledger = OutputFolder(out).report_file, f"--ledger={made[1]['ledger']}"
@@ -309,9 +309,7 @@ def test_reports_say_whether_they_are_signed(
     assert "none: nothing shows who made these files" in page.read_text("utf-8")
 
 
-def test_the_command_makes_keys_and_shows_what_failed(
-    folder: Path, tmp_path: Path, understudy: Callable[..., Said]
-) -> None:
+def test_the_command_makes_keys_and_shows_what_failed(folder: Path, tmp_path: Path, understudy: Command) -> None:
     said = understudy("keys", "create", str(tmp_path / "mine"), code=0)
     assert "Fingerprint: " in said.out
     understudy("keys", "create", str(tmp_path / "mine"), code=2)

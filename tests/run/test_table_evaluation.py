@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import yaml
 from clinic import in_format, write_csv
@@ -19,7 +20,7 @@ import understudy as us
 from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.evaluate.metrics import overview
 from understudy.evaluate.metrics.results import load_evaluation
-from understudy.evaluate.synthetic import read_synthetic, table_sha256
+from understudy.evaluate.synthetic import SyntheticFile, read_synthetic
 from understudy.report import write_reports
 from understudy.report.views import recipe
 from understudy.run.outputs import OutputFolder
@@ -66,7 +67,7 @@ def test_every_format_is_the_same_table_and_measured_alike_with_the_columns_of_t
     for output_format in ("parquet", "csv", "jsonl"):
         made = run()
         in_format({"output": made.root}, output_format)
-        hashes.add(table_sha256(made.synthetic_file(output_format)))
+        hashes.add(SyntheticFile.at(made.synthetic_file(output_format)).sha256())
         found.append(us.evaluate(tmp_path / "notes.csv", made.root, **FEW))
         shutil.rmtree(made.root)
     assert len(hashes) == 1
@@ -208,6 +209,17 @@ def test_classifiers_of_columns_can_be_left_out(tmp_path: Path, run: Callable[..
         column_classifiers=False,
     )  # fmt: skip
     assert {each.metric.name for each in found.values} == {"accuracy", "macro_f1"}
+
+
+def test_a_result_in_memory_is_read_as_its_table_writes_dates() -> None:
+    dates = [f"{day:02d}.{month:02d}.2024" for day, month in zip(range(1, 29), list(range(1, 13)) * 3, strict=False)]
+    table = pa.table({"note": ["a sore knee", "a warm hand"] * 14, "opened": dates})
+    columns: dict[str, Any] = {"columns": "opened=2024-01-01..2024-12-31/12", "formats": "de", "language": "en"}
+    options: dict[str, Any] = {"llm": "none", "records": 5, "insecure_noise_seed": 1, "dataset": "knees", **columns}
+    made = us.run(table, us.Budget(3, "1e-6"), text="note", **options)
+    assert made.to_arrow().schema.field("opened").type == pa.string()
+    assert us.evaluate(table, made, text="note", **FEW).values
+    assert us.evaluate(table, made, text="note", columns=columns["columns"], formats="de", **FEW).values
 
 
 @pytest.mark.parametrize("label", ["department", "ward*night"])

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from clinic import LABELS, TERMS, FakeChat, flags, in_format, prompt_file, rows, settings, write_csv
 from numpy.typing import NDArray
-from run_fixtures import Said, files_holding, release, run, runs_charged, simple_fit, stops_after_the_charge
+from run_fixtures import Command, UseChat, files_holding, release, run, runs_charged, simple_fit, stops_after_the_charge
 
 import understudy as us
 from understudy.audit.running import AuditParameters, audit_run
@@ -181,7 +181,7 @@ def made_table(columns: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("asked", [None, ["beds", "ward"], "none"])
 def test_prompts_show_the_row_that_the_text_gets_or_the_columns_of_it_that_are_named(
-    tmp_path: Path, made: Release, use_chat: Callable[[FakeChat], FakeChat], asked: str | list[str] | None
+    tmp_path: Path, made: Release, use_chat: UseChat, asked: str | list[str] | None
 ) -> None:
     chat = use_chat(FakeChat())
     options: dict[str, Any] = {} if asked is None else {"prompt": prompt_file(tmp_path, prompt_columns=asked)}
@@ -196,9 +196,7 @@ def test_prompts_show_the_row_that_the_text_gets_or_the_columns_of_it_that_are_n
         assert ("night" in shown[0]) == (asked is None)
 
 
-def test_the_writer_is_shown_no_numbers_and_dates_which_it_would_copy(
-    made: Release, use_chat: Callable[[FakeChat], FakeChat]
-) -> None:
+def test_the_writer_is_shown_no_numbers_and_dates_which_it_would_copy(made: Release, use_chat: UseChat) -> None:
     chat, said = use_chat(FakeChat()), list[str]()
     listener = us.Listener(said.append)
     result = us.generate(made, llm="builtin", records=8, where="ward=A|B", accept_all=True, listener=listener)
@@ -278,7 +276,7 @@ def test_the_same_seed_gives_the_same_rows_and_another_others(made: Release) -> 
     assert first == same != other
 
 
-def test_who_sees_a_conditional_table_is_told_the_condition(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_who_sees_a_conditional_table_is_told_the_condition(tmp_path: Path, understudy: Command) -> None:
     values = tables(tmp_path, records_per_label=None, output=str(tmp_path / "made"))
     file = str(running.release(run_config(values)).folder.release_file("dp-kps"))  # type: ignore[union-attr]
     out, told = tmp_path / "some", {"llm": "none", "records": 20}
@@ -585,7 +583,7 @@ def test_a_file_whose_columns_do_not_fit_is_refused(tmp_path: Path, made: Releas
         us.generate(us.load_release(file), llm="none", records=3)
 
 
-def test_no_value_of_a_row_is_in_what_may_be_shared(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_no_value_of_a_row_is_in_what_may_be_shared(tmp_path: Path, understudy: Command) -> None:
     """A declared value that no row has is public; one that is not declared is in no file and no message."""
     values = tables(tmp_path, 60)
     with_cell(tmp_path, "ward", "zanzibar-wing")

@@ -29,8 +29,8 @@ COLUMNS: dict[str, Any] = {
     "Betrag": {"kind": "number", "range": [0, 2000], "bins": 20},
     "Erledigt": "boolean",
 }
+# Of settings, or of the file.
 Change = Mapping[str, Any] | Callable[[Path], object]
-"""Of settings, or of the file."""
 Rows = list[list[str]]
 
 

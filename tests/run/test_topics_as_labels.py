@@ -284,7 +284,7 @@ def test_what_does_not_go_with_topics_is_refused_before_anything_is_charged(
 ) -> None:
     named = {"label": None, "labels": None, "topics": 4, **changes}
     with pytest.raises(ConfigError, match=problem):
-        Job(run_config(settings(tmp_path, **named)), charges=True).plan()
+        Job(run_config(settings(tmp_path, **named))).plan()
 
 
 def test_a_release_that_holds_other_topics_than_it_says_is_refused(tmp_path: Path, finished: Path) -> None:

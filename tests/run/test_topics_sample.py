@@ -34,8 +34,8 @@ from understudy.run import door as measuring
 from understudy.run.topics import FoundTopics
 
 BUDGET = us.Budget(epsilon=6, delta="1e-6")
+# So that a quarter is sampled, of however few there are.
 DECLARED = 200_000
-"""So that a quarter is sampled, of however few there are."""
 
 
 class Watched(Places):

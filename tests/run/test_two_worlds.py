@@ -22,7 +22,7 @@ import pytest
 from clinic import LABELS, TERMS, FakeChat, flags, rows, settings, write_csv
 from evolution_fixtures import evolving
 from numpy.typing import NDArray
-from run_fixtures import Said, simple_fit
+from run_fixtures import Command, UseChat, simple_fit
 from test_planted_strings import PLANT
 
 from understudy.methods.additions.columns import addition as columns_addition
@@ -32,7 +32,6 @@ from understudy.models.types import ChatRequest, Completion
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.measurement import exact_sum
 from understudy.run import door as measuring
-from understudy.run import progress
 
 COLUMNS = "ward=A|B; beds=1..4; fee=0.0..90.0/3; night; seen=2024-01-01..2024-12-31/12"
 TALKS = {"text": "messages", "roles": "customer,agent", "columns": f"{COLUMNS}; turns=1..6; begins=customer|agent"}
@@ -124,7 +123,7 @@ def public(text: str) -> str:
 
 
 def two_worlds(
-    case: str, folder: Path, understudy: Callable[..., Said], chat: FakeChat, monkeypatch: pytest.MonkeyPatch
+    case: str, folder: Path, understudy: Command, chat: FakeChat, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[dict[str, str], dict[str, str]]:
     """What leaves, what is said, and what a language model is asked, in each of two worlds."""
     worlds = []
@@ -148,14 +147,8 @@ def two_worlds(
 
 @pytest.mark.parametrize("case", CASES)
 def test_nothing_that_leaves_tells_two_corpora_apart_but_the_noisy_sums(
-    case: str,
-    tmp_path: Path,
-    understudy: Callable[..., Said],
-    use_chat: Callable[[FakeChat], FakeChat],
-    embedder: Any,
-    monkeypatch: pytest.MonkeyPatch,
+    case: str, tmp_path: Path, understudy: Command, use_chat: UseChat, embedder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 3600.0)  # on a busy machine, too
     one, other = two_worlds(case, tmp_path, understudy, use_chat(FakeChat(answer)), monkeypatch)
     assert len(one) > 8
     assert one == other
@@ -164,11 +157,7 @@ def test_nothing_that_leaves_tells_two_corpora_apart_but_the_noisy_sums(
 
 @pytest.mark.parametrize("leak", ["records", "columns that are used"])
 def test_a_run_that_says_one_thing_more_of_its_records_is_found_out(
-    leak: str,
-    tmp_path: Path,
-    understudy: Callable[..., Said],
-    use_chat: Callable[[FakeChat], FakeChat],
-    monkeypatch: pytest.MonkeyPatch,
+    leak: str, tmp_path: Path, understudy: Command, use_chat: UseChat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = columns_release.release
 

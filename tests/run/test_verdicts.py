@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import numpy as np
 import pytest
 from clinic import flags, rows, settings, write_csv
-from run_fixtures import Said
+from run_fixtures import Command
 
 import understudy as us
-from understudy.corpus.bounding import BoundedBatch
-from understudy.methods.dp_kps import plan as planning
-from understudy.methods.dp_kps.plan import DPKPSParameters, verdict
 from understudy.methods.facts import PublicFacts
 from understudy.methods.registry import make_method
-from understudy.methods.shared.queries.counts import TermHistogram
-from understudy.methods.shared.specs import TermHistogramSpec
 from understudy.privacy.facts import Fact, Facts
-from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
-from understudy.privacy.verdict import CLEAR
 from understudy.release import Release
 from understudy.release.statement import load_statement
 from understudy.report import write_reports
@@ -37,7 +28,6 @@ from understudy.run.settings import run_config
 from understudy.schema.labels import LabelSet
 from understudy.text.gate import Reading
 from understudy.text.records import SyntheticRecord
-from understudy.text.vocabulary.words import TermMatcher
 
 TWO = LabelSet(("a", "b"))
 METHODS: dict[str, dict[str, Any]] = {
@@ -57,32 +47,6 @@ def test_it_is_right_in_the_extremes(name: str, records: int, epsilon: int, leve
     plan = make_method(name, own).plan(us.Budget(epsilon, "1e-7"), PublicFacts(Unit(), TWO, records))
     assert plan.forecast.verdict is not None
     assert plan.forecast.verdict.level == level
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_what_the_share_of_texts_says_stands_as_far_above_the_noise_as_it_claims(
-    noise: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Exact scores of records with S terms each, of which the share of one label says the first."""
-    parameters, records = DPKPSParameters(noise=noise), 1000
-    terms = [f"w{number}" for number in range(20)]
-    spec = TermHistogramSpec(noise, parameters.terms_per_record, 20, (2,))
-    counted = TermHistogram(spec, TermMatcher(terms))
-
-    def above(share: float, std: float) -> float:
-        said = round(share * records)
-        texts = [" ".join(terms[:10] if place < said else terms[10:]) for place in range(records)]
-        batch = BoundedBatch(texts, np.zeros(records, np.int32), np.ones(records, np.int64), np.arange(records))
-        return float(counted.of_batch(batch)[0, 0]) / COUNT_GRID / std
-
-    std = 1.0 if noise == "laplace" else 5.0
-    found = verdict(parameters, std, labels=2, records=2 * records)
-    assert found.share is not None
-    assert above(found.share, std) == pytest.approx(CLEAR, rel=0.05)
-    monkeypatch.setattr(planning, "records_per_term", lambda _parameters: 1.0)  # as if a text said one term
-    wrong = verdict(parameters, std, labels=2, records=2 * records)
-    assert wrong.share is not None
-    assert above(wrong.share, std) < 0.5 * CLEAR
 
 
 def test_a_run_says_it_before_the_charge_and_states_it_by_what_was_released(tmp_path: Path) -> None:
@@ -110,7 +74,7 @@ def test_a_run_says_it_before_the_charge_and_states_it_by_what_was_released(tmp_
     assert f"Usefulness: <strong>{statements[0].usefulness}</strong>" in page
 
 
-def test_a_plan_and_show_have_it_first(tmp_path: Path, understudy: Callable[..., Said]) -> None:
+def test_a_plan_and_show_have_it_first(tmp_path: Path, understudy: Command) -> None:
     values = settings(tmp_path, guide=False)
     words = list(flags({**values, "expected_records": 10_000}))
     assert (

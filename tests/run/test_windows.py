@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from clinic import FakeChat, settings
 from evolution_fixtures import evolving, varied
 from local_fixtures import make_llama
-from run_fixtures import runs_charged, stops_after_the_charge
+from run_fixtures import UseChat, runs_charged, stops_after_the_charge
 from test_copies import run, stopped
 
 import understudy as us
@@ -32,7 +31,7 @@ def local(folder: Path, window: int) -> str:
     return f"hf:{make_llama(folder / f'llama-{window}', window=window)}"
 
 
-def named(use_chat: Callable[[FakeChat], FakeChat], name: str) -> FakeChat:
+def named(use_chat: UseChat, name: str) -> FakeChat:
     """Let every ``llm`` mean a chat model of this name, which signs what it writes."""
     chat = FakeChat(lambda request: Completion(f"{varied(request).text} By {name}.", "stop"))
     chat.model_id = f"fake:{name}"
@@ -91,7 +90,7 @@ def stored(values: dict[str, Any]) -> dict[str, dict[str, bytes]]:
 
 
 def resumed_with_another(
-    folder: Path, use_chat: Callable[[FakeChat], FakeChat], stop: tuple[type, str, str]
+    folder: Path, use_chat: UseChat, stop: tuple[type, str, str]
 ) -> tuple[dict[str, Any], set[str], us.Result]:
     """A run of three rounds that A began and B ends: its settings, what was stored in between, and its end."""
     values = evolving(folder, rounds=3, population=2, variations=2, label=None, labels=None, records_per_label=2)
@@ -122,7 +121,7 @@ def authors(made: us.Release, number: int) -> set[str]:
     ids=["before its votes", "after its votes", "between population and votes", "at the end"],
 )
 def test_an_unfinished_evolution_goes_on_with_another_model_on_the_stored_candidates_and_one_charge(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], stop: tuple[type, str, str], by_a: int
+    tmp_path: Path, use_chat: UseChat, stop: tuple[type, str, str], by_a: int
 ) -> None:
     values, _, result = resumed_with_another(tmp_path, use_chat, stop)
     assert runs_charged(values["ledger"]) == 1
@@ -137,7 +136,7 @@ def test_an_unfinished_evolution_goes_on_with_another_model_on_the_stored_candid
 
 
 def test_candidates_that_are_made_again_for_stored_votes_are_noticed(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, use_chat: UseChat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broken twin: a resume that asks the new model for populations which votes are about already."""
     monkeypatch.setattr(Measurements, "keep", lambda door, name, make: make())
@@ -147,9 +146,7 @@ def test_candidates_that_are_made_again_for_stored_votes_are_noticed(
         )
 
 
-def test_that_votes_depend_on_the_model_is_told_before_the_charge_and_once(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
-) -> None:
+def test_that_votes_depend_on_the_model_is_told_before_the_charge_and_once(tmp_path: Path, use_chat: UseChat) -> None:
     named(use_chat, "A")
     values, told = evolving(tmp_path), list[str]()
     listener = running.Listener(told.append)
@@ -167,9 +164,7 @@ def test_that_votes_depend_on_the_model_is_told_before_the_charge_and_once(
     assert runs_charged(values["ledger"]) == 1
 
 
-def test_an_evolution_keeps_the_prompts_that_its_statement_names(
-    tmp_path: Path, use_chat: Callable[[FakeChat], FakeChat]
-) -> None:
+def test_an_evolution_keeps_the_prompts_that_its_statement_names(tmp_path: Path, use_chat: UseChat) -> None:
     named(use_chat, "A")
     values = evolving(tmp_path)
     stopped(values, RunStore, "keep", name="votes-2")
@@ -194,7 +189,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_only_writes_may_change_after_the_charge(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use_chat: Callable[[FakeChat], FakeChat], name: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use_chat: UseChat, name: str
 ) -> None:
     use_chat(FakeChat())
     (tmp_path / "prompt.yaml").write_text(PROMPT, "utf-8")

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from clinic import FakeChat, settings
-from run_fixtures import Said, run
+from run_fixtures import Command, run
 
 import understudy as us
 from understudy.base.errors import ConfigError
 
 
 def test_the_floor_has_so_many_texts_of_each_label_and_charges_nothing(
-    tmp_path: Path, varied_chat: FakeChat, understudy: Callable[..., Said]
+    tmp_path: Path, varied_chat: FakeChat, understudy: Command
 ) -> None:
     words = ("--labels", "cardiology,dermatology", "--records-per-label", "3", "--output", str(tmp_path / "floor"))
     said = understudy("baseline", *words, "--document-type", "clinical note", code=0)
@@ -76,7 +75,7 @@ def test_what_cannot_be_asked_for_is_one_clear_error(options: dict[str, Any], to
     [("heart disease,skin disease", False), ("kardiologie,dermatologie,chirurgie,kinderheilkunde", True)],
 )
 def test_that_the_built_in_model_is_english_is_said_where_the_labels_are_not(
-    tmp_path: Path, varied_chat: FakeChat, understudy: Callable[..., Said], labels: str, said: bool
+    tmp_path: Path, varied_chat: FakeChat, understudy: Command, labels: str, said: bool
 ) -> None:
     words = ("--labels", labels, "--records", "4", "--output", str(tmp_path / "floor"))
     assert ("built-in models are English" in understudy("baseline", *words).err) == said

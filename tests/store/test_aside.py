@@ -38,8 +38,8 @@ def begin_fresh(folder: Path) -> str:
     return run_id
 
 
+# Those that began afresh, or tried to.
 RUNS: list[str] = []
-"""Those that began afresh, or tried to."""
 STEPS = ("_empty_log", "sync_folder", "remove_orphans", "rename", "replace", "unlink")
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from made_runs import make_run
 from studio_fixtures import running
 from test_report_browser import CHROMIUM, CONTRAST, Watched
 
+from understudy.models.builtin import CHAT, models_dir
 from understudy.models.types import ChatRequest, Completion
 from understudy.run import pipeline
 from understudy.run.settings import run_config
@@ -31,8 +33,12 @@ PAGES = ["overview", "plan", "ledger", "runs", "run-6", "texts", "jobs"]
 
 @pytest.fixture(scope="module")
 def address(root: Path) -> Iterator[str]:
-    with running("--runs", "out", folder=root) as (printed, _):
-        yield printed
+    with pytest.MonkeyPatch.context() as patch:
+        (root / "cache" / "models").mkdir(parents=True)  # without an embedder: the report's map would take longest
+        (root / "cache" / "models" / CHAT.name).symlink_to(models_dir() / CHAT.name)
+        patch.setenv("UNDERSTUDY_CACHE", str(root / "cache"))
+        with running("--runs", "out", folder=root) as (printed, _):
+            yield printed
 
 
 class Visit(Watched):
@@ -214,6 +220,8 @@ def test_a_report_is_written_by_keyboard_and_without_scripts(visit: Any, root: P
     page.keyboard.type("R. Meier")
     page.keyboard.press("Enter")
     page.wait_for_url("**/jobs")
+    while not (root / "out" / "run-6" / "private" / "report.html").exists():
+        time.sleep(0.1)  # to draw a page takes longer than to write the report
     while page.locator(".state").inner_text() == "running":
         page.wait_for_timeout(500)
         page.reload()

@@ -80,8 +80,9 @@ def test_texts_and_a_report_are_made_from_the_page_of_a_run(
     assert 'state finished"' in ended(studio)
     assert "--output=/elsewhere" in (released / "out" / "clinic" / "release" / "report.html").read_text("utf-8")
     send(studio, "generate", records="3")
-    ended(studio)
-    assert (released / "out" / "clinic-texts-2").is_dir()
+    assert studio.jobs.now is not None
+    studio.jobs.now.process.kill()
+    assert studio.jobs.now.output.root == released / "out" / "clinic-texts-2"
 
 
 def any_condition(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import click
 from understudy import __version__
 from understudy.base.errors import UnderstudyError, UnderstudyWarning
 from understudy.base.files import disk_faults
+from understudy.base.heartbeat import PlainLines
 from understudy.cli import output
 from understudy.cli.environment import ORIGINS, name_variables, origins
 
@@ -66,7 +67,8 @@ class _LazyGroup(click.Group):
             if near:
                 ctx.fail(f"No such command {cmd_name!r}. Did you mean {' or '.join(map(repr, near))}?")
             return None
-        command: click.Command = getattr(import_module(VERBS[cmd_name]), cmd_name)
+        with PlainLines(output.say).alive():
+            command: click.Command = getattr(import_module(VERBS[cmd_name]), cmd_name)
         name_variables(command, cmd_name)
         return command
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
-from understudy.base.errors import ConfigError
-from understudy.cli.options import METHOD, TABLE, WRITING, read_file, value_of
+from understudy.cli.options import METHOD, TABLE, WRITING, given, read_file, value_of
 from understudy.cli.output import answer, say
 from understudy.methods.registry import method_class, method_names
-from understudy.run.defaults import settings_begun
+from understudy.run.defaults import AFTER_TABLE
 from understudy.run.generating import Result
-from understudy.run.parts import Table, no_data
-from understudy.run.settings import DEFAULT_METHOD, RUN_GROUPS, Groups, RunConfig, configured_method
+from understudy.run.settings import DEFAULT_METHOD, RUN_GROUPS, Groups, RunConfig, configured_method, run_config
 
 BUDGET = ("epsilon", "delta", "dataset")
 ADVISED = ("labels_from_data", "delimiter", "encoding", "max_bad_rows", "ledger", "expected_records", "fresh")
@@ -42,29 +39,9 @@ def run_groups(args: Sequence[str]) -> Groups:
     return (*RUN_GROUPS, method_of_words(args).parameters)
 
 
-def with_output(settings: RunConfig) -> RunConfig:
-    """Return the settings; without an output folder, add one in the working directory that is named after the table."""
-    named = settings.output is not None
-    if not named and not settings.data:
-        raise no_data()
-    name = Path(settings.data[0]).name.split(".")[0] if len(settings.data) == 1 else ""
-    if not named and not is_plain(name):
-        dataset = "" if settings.dataset else ", and the dataset in the ledger with --dataset NAME"
-        raise ConfigError(
-            "Standard input, a pattern or several files give no name for the output folder.",
-            f"Name the folder with --output FOLDER{dataset}.",
-        )
-    settings = settings if named else settings.model_copy(update={"output": f"{name}-synthetic"})
-    if (settings.dataset or len(settings.data) == 1) and not settings_begun(settings):  # it may not need its table
-        settings.part(Table).require_header()  # before other checks, such as that of labels
-    if not named:
-        say(f"The results go to {settings.output} (--output).")
-    return settings
-
-
-def is_plain(name: str) -> bool:
-    """Return whether a name is a plain folder name: a Release may come from anybody."""
-    return name.replace("-", "").replace("_", "").isalnum()
+def settings_of(values: dict[str, Any], config: str | None) -> RunConfig:
+    """Return the settings of a run; without an output folder, the run names one after the table."""
+    return run_config({"output": AFTER_TABLE, **given(values, config)})
 
 
 def show_result(result: Result, as_json: bool, *, table: bool) -> None:

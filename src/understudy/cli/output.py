@@ -12,6 +12,7 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -133,11 +134,11 @@ def _on_terminal() -> bool:
 @contextmanager
 def listener() -> Iterator[Listener]:
     """Yield a listener that writes to standard error: a progress display on a terminal, plain lines otherwise."""
-    from understudy.run.progress import PlainLines, on_terminal
-    from understudy.run.session import Listener
+    from understudy.run.progress import on_terminal, plain
 
     if _HANDLER.as_json or EVERYTHING.level != logging.INFO or not sys.stderr.isatty():
-        yield Listener(say, PlainLines(say), detail=partial(SPEECH.debug, "%s"))
+        with plain(say) as told:
+            yield replace(told, detail=partial(SPEECH.debug, "%s"))
         return
     with on_terminal() as told:
         yield told

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,6 @@ from understudy.evaluate.metrics.results import ReleasedMetrics
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import ACCURACY, kind_named
 from understudy.evaluate.metrics.value import REAL, SYNTHETIC, Interval, Metric, MetricValue, Setting, metric_named
-from understudy.evaluate.synthetic import origins
 from understudy.evaluate.tables import Comparison
 from understudy.ledger.store import FILE, RunStore
 from understudy.models.embedder_checks import require_embeds_all, require_same_vectors, trusted_with_texts
@@ -45,6 +44,9 @@ from understudy.run.session import Lasting, Listener, Session
 from understudy.run.settings import LedgerParameters
 from understudy.run.working import embedding_on, statement_of
 from understudy.schema.labels import LabelSet, canonical
+
+if TYPE_CHECKING:
+    from understudy.ledger import Ledger
 
 LENGTH_EDGES = (0, 5, 10, 15, 20, 30, 40, 60, 80, 120, 160, 240, 320, 640)
 """Words; public. The last bin is open."""
@@ -260,20 +262,20 @@ class ChargedMetrics:
         assert config.charge_metrics is not None
         EPSILONS.of(charge_metrics=config.charge_metrics)
         try:
-            found = origins(made.file)
+            found = made.file.origins()
         except Exception:  # a damaged table fails in many ways
             found = None
         if found is None or made.sha256 is None:
             raise ConfigError(
-                f"The synthetic table {made.file.name} is damaged, or too large for a report.",
+                f"The synthetic table {made.file.path.name} is damaged, or too large for a report.",
                 "Make another with `understudy generate`, free of charge.",
             )
         release = made.release.origin if made.release is not None else next((name for name, _ in found), "")
         # This detects mix-ups only: the folder's sender could forge the provenance of texts.
         if any(not name or (name, promised) != (release, made.statement.private) for name, promised in found):
             raise ConfigError(
-                f"Some texts in {made.file.name} were not made from the Release that the folder's statement describes, "
-                "so a charge would not cover what is learned from them.",
+                f"Some texts in {made.file.path.name} were not made from the Release that the folder's statement "
+                "describes, so a charge would not cover what is learned from them.",
                 "Put back the table that the run wrote; `understudy generate FILE.release --output ELSEWHERE` makes "
                 "another, free of charge.",
             )
@@ -307,6 +309,20 @@ class ChargedMetrics:
             raise ConfigError(
                 "Labels that are read from the real table are not protected, and would be released by name.",
                 "Declare the label set with --labels, or leave --charge-metrics out.",
+            )
+
+    def require_booked(self, ledger: Ledger) -> None:
+        """Raise LedgerError if the ledger is not that of the synthetic texts' run, or does not have the dataset."""
+        if self.ledger not in (None, ledger.id):
+            raise LedgerError(
+                f"The run in this folder was charged in a different ledger, not in {ledger.location}.",
+                "Name that one with --ledger: charges in two ledgers are never added up.",
+            )
+        if not self.named and ledger.dataset(self.dataset) is None:
+            raise LedgerError(
+                f"The dataset {self.dataset!r} is not open in the ledger {ledger.location}.",
+                "Name the ledger in which the run was charged (--ledger), or open the dataset with "
+                "`understudy ledger open`.",
             )
 
     @property
@@ -386,8 +402,15 @@ def release_metrics(
                     "Use the settings that they were released with, or --fresh to release others, which charges the "
                     "budget a second time.",
                 ) from None
-        counts = _counts(query, plan, wanted, corpus, session, settings, listener)
-        seals = store.seals()
+        ledger = stack.enter_context(open_ledger(settings, store)) if noise.origin == SYSTEM else None
+        if ledger is not None:
+            wanted.require_booked(ledger)
+            ledger.check(wanted.dataset, plan, run_id=store.run_id)  # before any private read
+            corpus = VerifiedCorpus.read(corpus, ledger.fingerprint_key, resumed=session.begun, engine=engine)
+        paid = pay(ledger, wanted.dataset, plan, corpus, session, listener, known_only=not wanted.named)
+        bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key, form=corpus.schema.form)
+        counts = paid.door.measure(NAME, query, bounded).value
+        (sealed,) = {Sealed.of(seal) for seal in store.seals()}  # whether the values are private
     values = charged_values(
         counts,
         labels=labels,
@@ -396,7 +419,6 @@ def release_metrics(
         noise_scale=mechanism.scale / mechanism.sensitivity.grid,
         seed=wanted.seed,
     )
-    (sealed,) = {Sealed.of(seal) for seal in seals}  # whether the values are private
     made = ReleasedMetrics(
         values=values,
         settings={"classifiers": list(classifiers), "seed": wanted.seed},
@@ -412,36 +434,6 @@ def release_metrics(
     made.save(folder.metrics_file)
     listener.say(f"Wrote the released metrics to {folder.metrics_file}.")
     return made
-
-
-def _counts(
-    query: MetricCounts,
-    plan: Plan,
-    wanted: ChargedMetrics,
-    corpus: Corpus,
-    session: Session,
-    settings: LedgerParameters,
-    listener: Listener,
-) -> NDArray[np.float64]:
-    with ExitStack() as stack:
-        ledger = stack.enter_context(open_ledger(settings, session.store)) if session.noise.origin == SYSTEM else None
-        if ledger is not None:
-            if wanted.ledger not in (None, ledger.id):
-                raise LedgerError(
-                    f"The run in this folder was charged in a different ledger, not in {ledger.location}.",
-                    "Name that one with --ledger: charges in two ledgers are never added up.",
-                )
-            if not wanted.named and ledger.dataset(wanted.dataset) is None:
-                raise LedgerError(
-                    f"The dataset {wanted.dataset!r} is not open in the ledger {ledger.location}.",
-                    "Name the ledger in which the run was charged (--ledger), or open the dataset with "
-                    "`understudy ledger open`.",
-                )
-            ledger.check(wanted.dataset, plan, run_id=session.store.run_id)  # before any private read
-            corpus = VerifiedCorpus.read(corpus, ledger.fingerprint_key, resumed=session.begun)
-        paid = pay(ledger, wanted.dataset, plan, corpus, session, listener, known_only=not wanted.named)
-        bounded = BoundedCorpus(corpus, plan.unit, paid.hash_key, form=corpus.schema.form)
-        return paid.door.measure(NAME, query, bounded).value
 
 
 def _right(name: str, synthetic: Sample, labels: Sequence[str], embedder: Embedder | None, seed: int) -> Right:

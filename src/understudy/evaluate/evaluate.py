@@ -238,7 +238,7 @@ def _read(job: Comparison, real: Corpus) -> Tables:
     beside = {name: sample(open_beside(table, made)) for name, table in job.beside.items()}
     if made.file is not None and made.changed:
         raise ConfigError(
-            f"The synthetic table {made.file.name} changed while it was read.",
+            f"The synthetic table {made.file.path.name} changed while it was read.",
             "Stop modifying it, then repeat the command.",
         )
     return Tables(

@@ -24,7 +24,8 @@ from understudy.base.untrusted import parse_json, writable
 from understudy.corpus.readers import lift_cell_limit, unescaped
 from understudy.evaluate.metrics.results import Evaluation, ReleasedMetrics, load_evaluation, load_released
 from understudy.release import PublicSchema
-from understudy.run.outputs import find_table, provenance_beside, schema_of_table
+from understudy.run.outputs import PROVENANCE as PROVENANCE_FILE
+from understudy.run.outputs import find_table, schema_of_table
 from understudy.run.table import (
     LABEL,
     PROVENANCE,
@@ -66,47 +67,123 @@ class TooLarge(ValueError):
 _MAKE = "Make it again with `understudy generate`."
 
 
-@contextmanager
-def readable(table: Path, too_large: str = "cannot be read.", instead: str = _MAKE) -> Iterator[None]:
-    """Convert errors while a damaged table is read, or one that is too large, to a ConfigError that says which it
-    is."""
-    try:
-        yield
-    except TooLarge:
-        raise ConfigError(f"The synthetic table {table.name} {too_large}", instead) from None
-    except Exception:  # a damaged table fails in many ways
-        raise ConfigError(f"The synthetic table {table.name} cannot be read.", _MAKE) from None
-
-
-def read_rows(path: Path, *, at_once: int = _AT_ONCE, typed: Sequence[str] | None = ()) -> Iterator[Row]:
-    """Yield the rows of a table in Parquet, CSV or JSON lines, with their details from the file next to it.
+@dataclass(frozen=True)
+class SyntheticFile:
+    """The file of a synthetic table, in Parquet, CSV or JSON lines.
 
     Args:
-        at_once: rows of Parquet that are decoded together.
-        typed: columns of Parquet that are read besides text, label and provenance. None: all columns of the table, and
-            those computed from dialogues.
-
-    Raises:
-        TooLarge: beyond :data:`MOST_ROWS` or :data:`MOST_BYTES`.
-        Exception: the table is damaged.
+        told: the schema in the file next to it; None if there is no such file.
+        path: of a table in memory, that of the Parquet file that it would be.
     """
-    schema, beside = schema_of_table(path.parent) or _NO_SCHEMA, provenance_beside(path)
-    text, label = TRANSCRIPT if schema.form else text_name(schema), label_name(schema)
-    told = [column.name for column in schema.told]
-    if typed is None:
-        typed = list(dict.fromkeys((*_other_columns(path, schema), *told)))
-    read = partial(_read_file, names=(text, label, PROVENANCE), at_once=at_once)
-    rows = read(path, typed=(*typed, *schema.form.fields), layout=schema.layout)
-    own = read(beside, typed=(*told, TEXT_SHA256), layout=schema.layout) if beside.exists() else iter(())
-    known_of = _Beside(own)
-    for row in rows:
-        parts = [row[name] for name in schema.form.fields or (text,)] if not schema.form.roles else None
-        known = next(own, {}) if parts is None else known_of(text_sha256(*parts))
-        found = known if text in known and schema.form else row
-        labels = row if schema.own_label is not None or label not in known else known
-        merged = {**row, **{name: known[name] for name in told if name in known}}
-        cells = {name: merged[name] for name in typed if name in merged}
-        yield Row(str(found[text] or ""), labels.get(label), known.get(PROVENANCE, row.get(PROVENANCE)), cells)
+
+    told: PublicSchema | None
+    path: Path = Path("synthetic.parquet")
+
+    @classmethod
+    def at(cls, path: Path) -> SyntheticFile:
+        return cls(schema_of_table(path.parent), path)
+
+    @classmethod
+    def within(cls, shareable: Path) -> SyntheticFile | None:
+        """Return the one in a shareable folder; None if no text was made yet."""
+        path = find_table(shareable)
+        return None if path is None else cls(schema_of_table(shareable), path)
+
+    @property
+    def schema(self) -> PublicSchema:
+        return self.told or _NO_SCHEMA
+
+    @contextmanager
+    def readable(self, too_large: str = "cannot be read.", instead: str = _MAKE) -> Iterator[None]:
+        """Convert errors while a damaged table is read, or one that is too large, to a ConfigError that says which it
+        is."""
+        try:
+            yield
+        except TooLarge:
+            raise ConfigError(f"The synthetic table {self.path.name} {too_large}", instead) from None
+        except Exception:  # a damaged table fails in many ways
+            raise ConfigError(f"The synthetic table {self.path.name} cannot be read.", _MAKE) from None
+
+    def rows(self, *, at_once: int = _AT_ONCE, typed: Sequence[str] | None = ()) -> Iterator[Row]:
+        """Yield the rows, with their details from the file next to it.
+
+        Args:
+            at_once: rows of Parquet that are decoded together.
+            typed: columns of Parquet that are read besides text, label and provenance. None: all columns of the table,
+                and those computed from dialogues.
+
+        Raises:
+            TooLarge: beyond :data:`MOST_ROWS` or :data:`MOST_BYTES`.
+            Exception: the table is damaged.
+        """
+        schema, beside = self.schema, self.path.parent / PROVENANCE_FILE
+        text, label = TRANSCRIPT if schema.form else text_name(schema), label_name(schema)
+        told = [column.name for column in schema.told]
+        if typed is None:
+            typed = list(dict.fromkeys((*self._other_columns(), *told)))
+        read = partial(_read_file, names=(text, label, PROVENANCE), at_once=at_once)
+        rows = read(self.path, typed=(*typed, *schema.form.fields), layout=schema.layout)
+        own = read(beside, typed=(*told, TEXT_SHA256), layout=schema.layout) if beside.exists() else iter(())
+        known_of = _Beside(own)
+        for row in rows:
+            parts = [row[name] for name in schema.form.fields or (text,)] if not schema.form.roles else None
+            known = next(own, {}) if parts is None else known_of(text_sha256(*parts))
+            found = known if text in known and schema.form else row
+            labels = row if schema.own_label is not None or label not in known else known
+            merged = {**row, **{name: known[name] for name in told if name in known}}
+            cells = {name: merged[name] for name in typed if name in merged}
+            yield Row(str(found[text] or ""), labels.get(label), known.get(PROVENANCE, row.get(PROVENANCE)), cells)
+
+    def table(self, rows: Sequence[Row]) -> SyntheticTable:
+        """Return some of the rows, read with all their columns, as a table."""
+        names = [name for name in (rows[0].cells if rows else ()) if name not in self.schema.form.fields]
+        cells = {name: [row.cells.get(name) for row in rows] for name in names}
+        texts, labels, origins = zip(*(row[:3] for row in rows), strict=True) if rows else ((), (), ())
+        return SyntheticTable.arranged(self.schema, texts, labels, origins, cells)
+
+    @property
+    def _as_source(self) -> bool:
+        """Return whether it is a text file of the private table's format."""
+        return self.path.suffix[1:] == self.schema.layout.format != "parquet"
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """Return the options with which it is read: those of the private table if both have one format."""
+        return self.schema.layout.reading if self._as_source else {}
+
+    def as_written(self, columns: Sequence[Column]) -> list[Column]:
+        """Return typed columns that read the file: in a text file, values are written as in the private table."""
+        is_text = self.schema.layout.is_text
+        return [each if self._as_source or is_text(each.name) else each.plain for each in columns]
+
+    def origins(self) -> set[tuple[str, bool]]:
+        """Return the digests of the Releases that the rows name, each with whether it promises privacy."""
+        found = [provenance_of(row) for row in self.rows()]
+        return {(str(known.get("release", "")), "stamp" not in known) for known in found}
+
+    def sha256(self) -> str:
+        """Return the SHA-256, in hex, of texts, labels and other cells in order, in any file format."""
+        digest = hashlib.sha256()
+        for row in self.rows(typed=self._other_columns()):
+            cells: list[object] = [row.text, _in_words(row.label)]
+            others = {name: cell for name, cell in sorted(row.cells.items()) if not _are_turns(cell)}
+            if own := {name: _as_csv(cell) for name, cell in others.items() if _in_words(cell) is not None}:
+                cells.append(own)
+            digest.update(json.dumps(cells, default=str).encode() + b"\n")
+        return digest.hexdigest()
+
+    def _other_columns(self) -> list[str]:
+        """Return the columns without text, label, understudy's additions, and dialogues."""
+        path, schema = self.path, self.schema
+        _require_end(path)
+        if path.suffix == ".parquet":
+            types = {each.name: each.type for each in pq.read_schema(path)}
+            flat = {name: kind.value_type if t.is_dictionary(kind) else kind for name, kind in types.items()}
+            names = [name for name, kind in flat.items() if _is_flat(kind)]
+        else:
+            names = list(next(iter(_read_file(path, names=(), typed=(), at_once=1, layout=schema.layout)), ()))
+        own = {text_name(schema), label_name(schema), TRANSCRIPT, PROVENANCE}
+        return [name for name in names if name not in own]
 
 
 class _Beside:
@@ -141,13 +218,6 @@ def _read_file(
         if count >= MOST_ROWS:
             raise TooLarge
         yield row
-
-
-def as_in(table: Path, schema: PublicSchema, columns: Sequence[Column]) -> list[Column]:
-    """Return typed columns that read a synthetic table's file: in a text file, values are written as in the private
-    table."""
-    as_source = table.suffix != ".parquet" and table.suffix[1:] == schema.layout.format
-    return [each if as_source or schema.layout.is_text(each.name) else each.plain for each in columns]
 
 
 def _require_end(path: Path) -> None:
@@ -259,76 +329,36 @@ class SyntheticText:
         return bool(self.phrases) and self.text == ", ".join(self.phrases)
 
 
-def read_synthetic(release: Path, columns: Sequence[Column] = ()) -> tuple[SyntheticText, ...]:
+def read_synthetic(shareable: Path, columns: Sequence[Column] = ()) -> tuple[SyntheticText, ...]:
     """Return the rows of the synthetic table in a shareable folder; empty if no text was made yet."""
-    path = find_table(release)
-    if path is None:
+    found = SyntheticFile.within(shareable)
+    if found is None:
         return ()
     most = f"it has more than {MOST_ROWS:,} rows or {MOST_BYTES // 1024**3} GiB of text"
-    with readable(path, f"is too large for a report: {most}.", "Make the report of a run with fewer texts."):
-        columns = as_in(path, schema_of_table(release) or _NO_SCHEMA, columns)
-        return tuple(_text(row, columns) for row in read_rows(path, typed=[column.name for column in columns]))
+    with found.readable(f"is too large for a report: {most}.", "Make the report of a run with fewer texts."):
+        columns = found.as_written(columns)
+        return tuple(_text(row, columns) for row in found.rows(typed=[column.name for column in columns]))
 
 
-def table_of(rows: Sequence[Row], schema: PublicSchema) -> SyntheticTable:
-    """Return rows, read with all their columns, as a table."""
-    names = [name for name in (rows[0].cells if rows else ()) if name not in schema.form.fields]
-    cells = {name: [row.cells.get(name) for row in rows] for name in names}
-    texts, labels, origins = zip(*(row[:3] for row in rows), strict=True) if rows else ((), (), ())
-    return SyntheticTable.arranged(schema, texts, labels, origins, cells)
-
-
-def first_rows(release: Path, count: int = 5) -> list[list[str]]:
+def first_rows(shareable: Path, count: int = 5) -> list[list[str]]:
     """Return the column names of the synthetic table in a shareable folder, and its first rows, as written."""
-    path, schema = find_table(release), schema_of_table(release) or _NO_SCHEMA
-    if path is None:
+    found = SyntheticFile.within(shareable)
+    if found is None:
         return []
-    with readable(path):
-        rows = list(islice(read_rows(path, typed=None), count))
-        cut = [[writable(cell[:_MOST_SHOWN]) for cell in row] for row in table_of(rows, schema).shown]
+    with found.readable():
+        rows = list(islice(found.rows(typed=None), count))
+        cut = [[writable(cell[:_MOST_SHOWN]) for cell in row] for row in found.table(rows).shown]
     return cut if rows else []
 
 
-def provenances(release: Path, places: Collection[int]) -> dict[int, dict[str, Any]]:
+def provenances(shareable: Path, places: Collection[int]) -> dict[int, dict[str, Any]]:
     """Return the provenance of some rows of the synthetic table in a shareable folder, by row index from 0."""
-    path = find_table(release)
-    if path is None or not places:
+    found = SyntheticFile.within(shareable)
+    if found is None or not places:
         return {}
-    with readable(path):
-        rows = islice(read_rows(path), max(places) + 1)
+    with found.readable():
+        rows = islice(found.rows(), max(places) + 1)
         return {place: provenance_of(row) for place, row in enumerate(rows) if place in places}
-
-
-def origins(table: Path) -> set[tuple[str, bool]]:
-    """Return the digests of the Releases that a synthetic table's rows name, each with whether it promises privacy."""
-    found = [provenance_of(row) for row in read_rows(table)]
-    return {(str(known.get("release", "")), "stamp" not in known) for known in found}
-
-
-def table_sha256(table: Path) -> str:
-    """Return the SHA-256, in hex, of a synthetic table's texts, labels and other cells in order, in any file format."""
-    digest = hashlib.sha256()
-    schema = schema_of_table(table.parent) or _NO_SCHEMA
-    for row in read_rows(table, typed=_other_columns(table, schema)):
-        cells: list[object] = [row.text, _in_words(row.label)]
-        others = {name: cell for name, cell in sorted(row.cells.items()) if not _are_turns(cell)}
-        if own := {name: _as_csv(cell) for name, cell in others.items() if _in_words(cell) is not None}:
-            cells.append(own)
-        digest.update(json.dumps(cells, default=str).encode() + b"\n")
-    return digest.hexdigest()
-
-
-def _other_columns(table: Path, schema: PublicSchema) -> list[str]:
-    """Return the columns of a table without its text, its label, understudy's additions, and dialogues."""
-    _require_end(table)
-    if table.suffix == ".parquet":
-        types = {each.name: each.type for each in pq.read_schema(table)}
-        flat = {name: kind.value_type if t.is_dictionary(kind) else kind for name, kind in types.items()}
-        names = [name for name, kind in flat.items() if _is_flat(kind)]
-    else:
-        names = list(next(iter(_read_file(table, names=(), typed=(), at_once=1, layout=schema.layout)), ()))
-    own = {text_name(schema), label_name(schema), TRANSCRIPT, PROVENANCE}
-    return [name for name in names if name not in own]
 
 
 def _are_turns(cell: object) -> bool:
@@ -365,7 +395,7 @@ def _measured(release: Path, path: Path, load: Callable[[Path], T], again: str) 
     if measured.table_sha256 is None or table is None:
         return measured
     try:
-        if measured.table_sha256 == table_sha256(table):
+        if measured.table_sha256 == SyntheticFile.at(table).sha256():
             return measured
     except Exception:  # a damaged table fails in many ways
         raise ConfigError(f"The synthetic table {table.name} cannot be read.", "Check its permissions.") from None

@@ -21,7 +21,7 @@ from understudy.corpus.schema import Schema
 from understudy.evaluate.metrics import require_evaluate
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.parameters import EvaluationConfig, EvaluationParameters
-from understudy.evaluate.synthetic import as_in, table_sha256
+from understudy.evaluate.synthetic import SyntheticFile
 from understudy.ledger.locking import is_in_use
 from understudy.ledger.store import begun_settings
 from understudy.methods.registry import load_release
@@ -29,12 +29,12 @@ from understudy.privacy.sealed import SYSTEM
 from understudy.release import PublicSchema, Release
 from understudy.release.statement import Statement, load_statement
 from understudy.run.generating import Result
-from understudy.run.outputs import OutputFolder, find_table, schema_of_table
+from understudy.run.outputs import OutputFolder, find_table
 from understudy.run.session import remove_leftovers
 from understudy.run.table import LABEL, TEXT, text_name
 from understudy.schema.columns import Column
 from understudy.schema.labels import Label, canonical
-from understudy.schema.transcript import PLAIN, TextForm, text_columns
+from understudy.schema.transcript import PLAIN, TextForm
 
 
 def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
@@ -82,13 +82,13 @@ def _named(schema: Schema | PublicSchema) -> Named:
     return Named(schema.text_columns, schema.label, schema.form, schema.crossed)
 
 
-def _written(schema: PublicSchema | None, table: Path | None = None) -> Named:
+def _written(file: SyntheticFile) -> Named:
     """Return the names of a synthetic table's columns."""
+    schema = file.told
     if schema is None:
         return Named((TEXT,), LABEL)
     texts = schema.form.columns(schema.text) if schema.form else (text_name(schema),)
-    crossed = as_in(Path("in memory.parquet") if table is None else table, schema, schema.crossed)
-    return Named(texts, None if schema.topics else schema.label, schema.form, tuple(crossed))
+    return Named(texts, None if schema.topics else schema.label, schema.form, tuple(file.as_written(schema.crossed)))
 
 
 def open_table(source: TableSource, columns: Sequence[Named], typed: Sequence[Column] = (), **reading: Any) -> Corpus:
@@ -163,7 +163,7 @@ class Made:
     folder: OutputFolder | None = None
     schema: PublicSchema | None = None
     statement: Statement | None = None
-    file: Path | None = None
+    file: SyntheticFile | None = None
     sha256: str | None = None
     release: Release | None = None
 
@@ -183,18 +183,18 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
         return Made(source)
     if isinstance(source, Result) and source.folder is None:
         made, whole = source.release, completed(config, source.release.schema, source.statement)
-        opened = _open_made(source.to_arrow(), whole, declared, written=_written(made.schema))
+        opened = _open_made(source.to_arrow(), whole, declared, SyntheticFile(made.schema))
         return Made(opened, schema=made.schema, statement=source.statement, release=made)
     source = _of_result(source)
     if not isinstance(source, (str, os.PathLike)):
         return Made(_open_made(source, config, declared))
     path = Path(require_path(source))
     if not path.is_dir():
-        own = schema_of_table(path.parent) if path == find_table(path.parent) else None
-        return Made(_open_made(path, config, declared, written=_written(own, path) if own else None, schema=own))
+        file = SyntheticFile.at(path) if path == find_table(path.parent) else None
+        return Made(_open_made(path, config, declared, file if file and file.told else None))
     folder = OutputFolder(path)
-    table = find_table(folder.shareable)
-    if table is None:
+    file = SyntheticFile.within(folder.shareable)
+    if file is None:
         raise ConfigError(
             f"The folder {path.name} contains no synthetic table.",
             "Give an output folder of `understudy run` or a table.",
@@ -203,54 +203,36 @@ def open_synthetic(source: Table, config: EvaluationConfig, *, declared: Schema 
     release = load_release(releases[0]) if len(releases) == 1 else None
     stated = folder.shareable / "statement.json"
     statement = release.statement if release is not None else load_statement(stated) if stated.exists() else None
-    written = schema_of_table(folder.shareable)
-    known = None if statement is None else written  # a baseline's schema is not the real table's
-    digest, whole = _sha256(table), completed(config, known, statement)
-    opened = _open_made(table, whole, declared, written=_written(written, table), schema=written)
-    return Made(opened, folder, known, statement, table, digest, release)
+    known = None if statement is None else file.told  # a baseline's schema is not the real table's
+    digest, whole = _sha256(file), completed(config, known, statement)
+    return Made(_open_made(file.path, whole, declared, file), folder, known, statement, file, digest, release)
 
 
 def _open_made(
-    source: TableSource,
-    config: EvaluationConfig,
-    declared: Schema | None,
-    *,
-    written: Named | None = None,
-    schema: PublicSchema | None = None,
+    source: TableSource, config: EvaluationConfig, declared: Schema | None, file: SyntheticFile | None = None
 ) -> Corpus:
     """Open a synthetic table.
 
     Args:
-        written: its column names, if we wrote it; else they are those of the real one.
-        schema: of its folder.
+        file: its file and schema, if we wrote it; else its columns have the names of the real one's.
     """
     if declared is None:
-        own = Named(text_columns(config.text), config.label, config.form, config.crossed)
+        own = Named(config.text_columns, config.label, config.form, config.crossed)
         typed = list(config.typed_columns)
     else:
         own, typed = _named(declared), list(declared.typed)
-    reading: dict[str, Any] = {}
-    if isinstance(source, Path) and schema is not None:
-        typed = as_in(source, schema, typed)
-        reading = _reading(source, schema)
-    else:
-        typed = [column.plain for column in typed]
-    if written is None:
+    if file is None:
+        typed, reading = [column.plain for column in typed], {}
         named = [*([own] if own.texts else []), Named(own.texts if own.form else (TEXT,), LABEL, own.form)]
     else:
-        named = [written]
+        typed, reading, named = file.as_written(typed), file.reading, [_written(file)]
     return open_table(source, [*named, named[-1]._replace(label=None, crossed=())], typed, **reading)
 
 
-def _reading(table: Path, schema: PublicSchema) -> dict[str, Any]:
-    """Return the options with which a synthetic table is read: those of the private table if both have one format."""
-    return schema.layout.reading if table.suffix[1:] == schema.layout.format != "parquet" else {}
-
-
-def _sha256(table: Path) -> str | None:
+def _sha256(file: SyntheticFile) -> str | None:
     """Return the hash of a synthetic table's content; None if the report cannot read it."""
     try:
-        return table_sha256(table)
+        return file.sha256()
     except Exception:  # a damaged table fails in many ways
         return None
 
@@ -266,23 +248,22 @@ def open_beside(source: Table, made: Made) -> Corpus:
     """Open another table, with the typed columns of the synthetic one if it has them."""
     if isinstance(source, Corpus):
         return source
-    source, table, schema = _of_result(source), None, None
+    source, file = _of_result(source), None
     if isinstance(source, (str, os.PathLike)):
         source = Path(require_path(source))
-        shareable = OutputFolder(source).shareable
-        table, schema = find_table(shareable), schema_of_table(shareable)
+        file = SyntheticFile.within(OutputFolder(source).shareable)
     named: list[Named] = []
-    if made.table.schema.form or (table is None and made.schema is not None):
+    if made.table.schema.form or (file is None and made.schema is not None):
         own = _named(made.table.schema if made.schema is None else made.schema)
         named = [own, own._replace(label=None, crossed=())]
         if own.form:
             named.insert(0, own._replace(label=LABEL))
-    columns = [*([_written(schema, table)] if schema else []), Named((TEXT,), LABEL), *named, Named((TEXT,))]
-    file, reading = table or source, _reading(table, schema) if table and schema else {}
+    columns = [*([_written(file)] if file and file.told else []), Named((TEXT,), LABEL), *named, Named((TEXT,))]
+    opened, reading = (source, {}) if file is None else (file.path, file.reading)
     try:
-        return open_table(file, columns, made.table.schema.typed, **reading)
+        return open_table(opened, columns, made.table.schema.typed, **reading)
     except CorpusError:
-        return open_table(file, columns, **reading)
+        return open_table(opened, columns, **reading)
 
 
 @dataclass(frozen=True)
@@ -387,7 +368,7 @@ def completed(config: EvaluationConfig, schema: PublicSchema | None, statement: 
         told["columns"] = {column.name: column.to_json() for column in schema.columns}
     if statement is not None and statement.unit.kind == "owner" and config.owner is None:
         told |= {"owner": statement.unit.column, "max_records_per_owner": statement.unit.max_records}
-    own = config.record_columns or text_columns(config.text) or None
+    own = config.record_columns or config.text_columns or None
     if own in (None, told.get("record_columns" if config.record_columns else "text")):
         config = _with_defaults(config, told)
     undeclared = not (config.labels or config.labels_from_data)

@@ -62,7 +62,8 @@ class Chooser(Protocol):
         """Return, per label, the indices of ``counts[label]`` of its texts, or of all if there are fewer."""
 
     def agreement(self, texts: Sequence[str], labels: Sequence[int]) -> float:
-        """Return the share of texts that match their intended label; 1 without labels."""
+        """Return the share of texts that match their intended label, of those whose label has records; 1 without
+        any."""
 
 
 @dataclass(frozen=True)

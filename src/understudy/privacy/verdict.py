@@ -1,7 +1,6 @@
 """Decide whether a budget is worth spending: one typed answer per forecast and per Release, put into words when shown.
 
-A theme comes through in the synthetic texts if its released sum is clearly above the noise. The noise alone determines
-how many texts of a label must mention it. Divided by the records of a label, this is a share of them:
+The level compares the noise on a theme's released sum with the records of a label:
 
     share  =  noise in texts * CLEAR / records per label
 
@@ -55,7 +54,6 @@ def at_least(total: float, std: float) -> float:
     return max(0.0, total - CLEAR * std)
 
 
-_SHARES = ("topics", "tokens")
 _CURES: Mapping[Basis, str] = {
     "tokens": "A lower --sampling-rate, more --subsets or fewer --tokens would help.",
     "predictions": "Larger batches (--batch-size) or fewer --tokens-per-batch would help.",
@@ -73,19 +71,19 @@ class Verdict:
     Args:
         level: None if it depends on a number of records that nobody declared.
         basis: the signal that is compared with its noise.
-        share: of a label's texts that must say a thing for it to come through, if the basis is such a share.
+        survives: the words that are nearly sure to come through, before and after the charge, if the method knows it.
         records: that would make this budget ``good``; None if it is, or if their number does not matter.
         times: how many times as many records of the same kind would be enough, if the release counts no records.
         if_labels: the assumed number of labels, if it is only known from the data.
         unsaid_in: the language of the terms, if hardly any of them was found in the texts.
 
     >>> print(Verdict.of("topics", texts=20, records=1_000).sentence())
-    Weak: only things said in at least 1 in 50 texts will survive. About 1,200 records would be enough.
+    Weak: noise nearly drowns the data. About 1,200 records would be enough.
     """
 
     level: Level | None
     basis: Basis
-    share: Annotated[float, Field(ge=0, le=1)] | None = None
+    survives: Annotated[str, Field(pattern=r"^[a-z0-9, ]{0,150}$")] = ""
     records: Annotated[int, Field(ge=1, le=_MOST_RECORDS)] | None = None
     times: Annotated[float, Field(ge=1, le=_MOST_TIMES)] | None = None
     unsaid_in: Annotated[str, Field(pattern=r"^[a-z-]{0,20}$")] = ""
@@ -102,15 +100,14 @@ class Verdict:
             records: of all labels together; None if unknown.
         """
         good, noise = LIMITS[basis]
-        texts *= labels / (alike := math.sqrt(labels) if basis == "topics" else 1.0)
+        texts *= math.sqrt(labels) if basis == "topics" else labels
         enough = texts / good if least <= good else 0.0
         told = int(float(f"{enough:.2g}")) if 1 <= enough <= _MOST_RECORDS else None
         ratio = max(least, texts / max(records, 1.0) if records is not None else 0.0)
         if texts and records is None and ratio < noise:
             return cls(None, basis, records=told)
         level: Level = "good" if ratio <= good else "thin" if ratio < noise else "noise"
-        share = min(ratio * alike, 1.0) if basis in _SHARES else None
-        return cls(level, basis, share, None if level == "good" else told)
+        return cls(level, basis, records=None if level == "good" else told)
 
     def in_times(self, records: float) -> Verdict:
         """Return the verdict with ``times`` for ``records``, if these are not a count but a weight of other records."""
@@ -163,12 +160,9 @@ class Verdict:
                 if spent
                 else "the result would be mostly chance; do not spend this budget"
             )
-        if self.share is None:
-            return "the private texts come through clearly" if self.level == "good" else "noise nearly drowns the data"
-        if self.level == "good":
-            return (
-                f"common themes {'come' if spent else 'will come'} through. This says nothing about how the texts read"
-            )
-        one = round(1 / max(self.share, 1e-6))
-        often = "nearly every text" if one < 2 else f"at least 1 in {one:,} texts"
-        return f"only things said in {often} {'survive' if spent else 'will survive'}"
+        if self.level == "thin":
+            survive = f"only {self.survives} are nearly sure to survive"
+            return survive if self.survives else "noise nearly drowns the data"
+        if self.basis not in ("topics", "tokens"):
+            return "the private texts come through clearly"
+        return f"common themes {'come' if spent else 'will come'} through. This says nothing about how the texts read"

@@ -23,7 +23,7 @@ from typing import Annotated, Any, BinaryIO
 from pydantic import PlainValidator
 
 from understudy.base.errors import ConfigError, ReleaseError
-from understudy.base.files import is_pipe_or_device, read_whole
+from understudy.base.files import is_pipe_or_device
 from understudy.base.untrusted import MOST_BYTES as MOST_JSON_BYTES
 from understudy.base.untrusted import parse_json, read_form
 from understudy.privacy.facts import Facts
@@ -58,17 +58,6 @@ def _manifest(fields: dict[str, Any]) -> _Manifest:
     if found.statement.method != found.method:
         raise ValueError("the statement is of a different method")
     return found
-
-
-def read_schema(path: Path) -> PublicSchema:
-    """Return the columns of a synthetic table, from the file in its folder; ConfigError if it cannot be read."""
-    try:
-        return PublicSchema.from_json(parse_json(read_whole(path, most=MOST_JSON_BYTES)))
-    except Exception:  # a damaged file fails in many ways
-        raise ConfigError(
-            f"The file {path.name!r}, which describes the columns of the synthetic table, cannot be read.",
-            "Make the table again with `understudy generate`.",
-        ) from None
 
 
 MOST_BYTES = 256 * 1024**2

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +16,19 @@ from understudy.base.errors import ConfigError, StorageError
 from understudy.base.files import atomic_file, shared_folder, write_file
 from understudy.corpus.write import write_table
 from understudy.evaluate.metrics.results import HEADS, ReleasedMetrics, cells_of
-from understudy.evaluate.synthetic import Row, provenance_of, read_released, read_rows, readable, table_of
+from understudy.evaluate.synthetic import Row, SyntheticFile, provenance_of, read_released
 from understudy.release import PublicSchema
 from understudy.release.statement import NOT_PRIVATE, Statement
-from understudy.run.outputs import OutputFolder, find_table, read_statement, schema_of_table
-from understudy.run.table import PROVENANCE, TRANSCRIPT, Like, SyntheticTable, label_name, text_name
+from understudy.run.outputs import OutputFolder, read_statement
+from understudy.run.table import PROVENANCE, TRANSCRIPT, Like, label_name, text_name, words
 from understudy.schema.labels import canonical
-from understudy.schema.transcript import ACT, CONTENT, ROLE, TOOL, TOOL_CALL_ID, TOOL_CALLS
+from understudy.schema.transcript import ACT, CONTENT, ROLE, TOOL, TOOL_CALL_ID, TOOL_CALLS, TextForm
 
 _FORMATS = ("chat", "huggingface", "csv", "jsonl", "parquet")
 DATA_FILE = "data/train-00000-of-00001.parquet"
 _ENDS = {"csv": (".csv", ".tsv"), "jsonl": (".jsonl", ".ndjson"), "parquet": (".parquet",)}
 _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B")
 _MOST_LABELS = 100  # in the card's table
-
-
-@dataclass(frozen=True, repr=False)
-class _Run:
-    """The shareable half of a run."""
-
-    statement: Statement
-    schema: PublicSchema
-    rows: Sequence[Row]
-    folder: Path
-    document_type: str
-    """The word for a text in the run's prompts; empty if there were none."""
-
-    @property
-    def table(self) -> SyntheticTable:
-        return table_of(self.rows, self.schema)
 
 
 def export_run(
@@ -82,14 +65,28 @@ def export_run(
             f"A {to} file cannot be written as {output.name!r:.80}.",
             f"End its name in {' or '.join(_ENDS[to])}, or export to another format.",
         )
-    run = _read(folder)
+    if to == "chat" and output.suffix not in (".jsonl", ".ndjson"):
+        raise ConfigError(f"Chats cannot be written as {output.name!r}.", "End its name in .jsonl.")
+    statement, file = read_statement(folder.shareable), SyntheticFile.within(folder.shareable)
+    if file is None:
+        raise ConfigError(
+            f"The folder {folder.root.name} does not contain a synthetic table.", "Make one with `understudy generate`."
+        )
+    with file.readable("is too large to export.", "Copy the file itself."):
+        rows = list(file.rows(typed=None))
+        asked_for = str(provenance_of(rows[0]).get("document_type", "")) if rows else ""
     try:
         if to == "chat":
-            _write_chats(run, output, document_type or run.document_type or "text", system)
+            if not statement.private and "not-private" not in output.name.lower():
+                raise ConfigError(
+                    f"These texts are {NOT_PRIVATE}, and a file of chats can say so only in its name.",
+                    f"Name it not-private-{output.name}.",
+                )
+            _write_chats(file.schema, rows, output, document_type or asked_for or "text", system)
         elif to in _ENDS:
-            run.table.write(output, like=like, provenance=provenance, stamped=not run.statement.private)
+            file.table(rows).write(output, like=like, provenance=provenance, stamped=not statement.private)
         else:
-            _write_dataset(run, run.table.with_own() if provenance else run.table, output)
+            _write_dataset(statement, file, rows, output, provenance=provenance)
     except OSError as error:
         raise StorageError(
             f"{output.name!r} cannot be written ({error.strerror}).",
@@ -97,32 +94,13 @@ def export_run(
         ) from None
 
 
-def _read(folder: OutputFolder) -> _Run:
-    statement = read_statement(folder.shareable)
-    table = find_table(folder.shareable)
-    if table is None:
-        raise ConfigError(
-            f"The folder {folder.root.name} does not contain a synthetic table.", "Make one with `understudy generate`."
-        )
-    schema = schema_of_table(folder.shareable) or PublicSchema()
-    with readable(table, "is too large to export.", "Copy the file itself."):
-        rows = list(read_rows(table, typed=None))
-        asked_for = str(provenance_of(rows[0]).get("document_type", "")) if rows else ""
-    return _Run(statement, schema, rows, folder.shareable, asked_for)
-
-
-def _write_chats(run: _Run, output: Path, document_type: str, system: str | None) -> None:
-    if output.suffix not in (".jsonl", ".ndjson"):
-        raise ConfigError(f"Chats cannot be written as {output.name!r}.", "End its name in .jsonl.")
-    if not run.statement.private and "not-private" not in output.name.lower():
-        raise ConfigError(
-            f"These texts are {NOT_PRIVATE}, and a file of chats can say so only in its name.",
-            f"Name it not-private-{output.name}.",
-        )
+def _write_chats(
+    schema: PublicSchema, rows: Sequence[Row], output: Path, document_type: str, system: str | None
+) -> None:
     with atomic_file(output) as stream:
-        for row in run.rows:
-            messages = _messages(run, row) or [
-                _message("user", _ask(run, row, document_type)),
+        for row in rows:
+            messages = _messages(schema.form, row.text) or [
+                _message("user", _ask(schema, row, document_type)),
                 _message("assistant", row.text),
             ]
             if system is not None:
@@ -134,13 +112,13 @@ def _message(role: str, content: str) -> dict[str, Any]:
     return {ROLE: role, CONTENT: content}
 
 
-def _messages(run: _Run, row: Row) -> list[dict[str, Any]]:
+def _messages(form: TextForm, text: str) -> list[dict[str, Any]]:
     """Return a dialogue as a chat; empty for any other text. The role ``assistant``, or else the one declared last,
     is the assistant, who also makes the tool calls; ``system`` stays unchanged, and all others are the user.
     Consecutive turns of one role become one message. Acts are left out."""
-    form, found = run.schema.form, list[dict[str, Any]]()
+    found = list[dict[str, Any]]()
     assistant = "assistant" if "assistant" in form.roles else next(reversed(form.roles), "")
-    for turn in form.messages(row.text) if form.roles else ():
+    for turn in form.messages(text) if form.roles else ():
         role = "assistant" if turn[ROLE] == assistant or TOOL_CALLS in turn else turn[ROLE]
         message = {key: value for key, value in turn.items() if key != ACT}
         message[ROLE] = role if role in ("assistant", "system") or TOOL_CALL_ID in turn else "user"
@@ -153,54 +131,53 @@ def _messages(run: _Run, row: Row) -> list[dict[str, Any]]:
     return found
 
 
-def _ask(run: _Run, row: Row, document_type: str) -> str:
-    known = {} if row.label in (None, "") else {label_name(run.schema): row.label}
-    known |= {column.name: row.cells.get(column.name) for column in run.schema.columns}
-    lines = [f"{name}: {_words(value)}" for name, value in known.items() if value is not None]
+def _ask(schema: PublicSchema, row: Row, document_type: str) -> str:
+    known = {} if row.label in (None, "") else {label_name(schema): row.label}
+    known |= {column.name: row.cells.get(column.name) for column in schema.columns}
+    lines = [f"{name}: {words(value)}" for name, value in known.items() if value is not None]
     return "\n".join([f"Write one {document_type}.", *lines])
 
 
-def _words(value: Any) -> str:
-    return canonical(value) if isinstance(value, (str, int, float)) else str(value)
-
-
-def _write_dataset(run: _Run, table: SyntheticTable, output: Path) -> None:
+def _write_dataset(
+    statement: Statement, file: SyntheticFile, rows: Sequence[Row], output: Path, *, provenance: bool
+) -> None:
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ConfigError(f"{output.name!r} exists already and is not empty.", "Name a new folder.")
-    data = output / DATA_FILE
+    table, data = file.table(rows), output / DATA_FILE
+    table = table.with_own() if provenance else table
+    card, stated = _card(statement, file, rows, table.columns), json.dumps(statement.to_json(), indent=1)
     shared_folder(data.parent)
     table.write(data)
     write_table(output / "provenance.parquet", table.own)
-    texts = {"statement.json": json.dumps(run.statement.to_json(), indent=1), "README.md": _card(run, table.columns)}
-    for name, text in texts.items():
-        write_file(output / name, text)
+    write_file(output / "statement.json", stated)
+    write_file(output / "README.md", card)
 
 
-def _card(run: _Run, columns: Iterable[str]) -> str:
+def _card(statement: Statement, file: SyntheticFile, rows: Sequence[Row], columns: Iterable[str]) -> str:
     """Return the dataset's card: its description, its guarantee, and the metrics that were released with a charge."""
     import yaml
 
-    labels = Counter(canonical(row.label) for row in run.rows if row.label not in (None, ""))
-    released = read_released(run.folder)
-    promise = run.statement.private and (released is None or released.private)
+    labels = Counter(canonical(row.label) for row in rows if row.label not in (None, ""))
+    released = read_released(file.path.parent)
+    stated = map(_plain, statement.to_markdown(labelled=file.schema.label is not None).strip().split("\n"))
+    promise = statement.private and (released is None or released.private)
     header = {
-        "pretty_name": f"Synthetic stand-in for {run.statement.dataset}",
+        "pretty_name": f"Synthetic stand-in for {statement.dataset}",
         "tags": ["synthetic", "differential-privacy" if promise else "not-private", "understudy"],
         "task_categories": ["text-generation", *(["text-classification"] if labels else [])],
-        "size_categories": [_size_category(len(run.rows))],
+        "size_categories": [_size_category(len(rows))],
         "configs": [{"config_name": "default", "data_files": [{"split": "train", "path": DATA_FILE}]}],
     }
     stand_in = "a private table" if promise else "a table"
-    stated = map(_plain, run.statement.to_markdown(labelled=run.schema.label is not None).strip().split("\n"))
     lines = [
         f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---",
-        f"# Synthetic stand-in for {_line(run.statement.dataset)}",
+        f"# Synthetic stand-in for {_line(statement.dataset)}",
         *([] if promise else [f"> **{NOT_PRIVATE}.** Texts or metrics were made with the noise off or seeded."]),
-        f"Every text here is invented: understudy made {len(run.rows):,} synthetic records from {stand_in} "
-        f"with the method {run.statement.method}. No "
+        f"Every text here is invented: understudy made {len(rows):,} synthetic records from {stand_in} "
+        f"with the method {statement.method}. No "
         "sentence is a fact about anyone.",
         "## Columns",
-        "\n".join(_columns(run, columns)),
+        "\n".join(_columns(file.schema, columns)),
         *(["## Labels", _table(("label", "records"), list(labels.most_common(_MOST_LABELS)))] if labels else []),
         *_metrics(released),
         "\n".join(f"#{line}" if line.startswith("#") else line for line in stated),
@@ -218,12 +195,12 @@ def _size_category(records: int) -> str:
     return _SIZES[max(len(str(records)) - len("999"), 0)]
 
 
-def _columns(run: _Run, columns: Iterable[str]) -> list[str]:
-    known = {text_name(run.schema): "the synthetic text", label_name(run.schema): "its label"}
-    form, owner = run.schema.form, run.schema.owner
-    known |= dict.fromkeys(form.columns(run.schema.text), "turns" if form.roles else "a text") if form else {}
+def _columns(schema: PublicSchema, columns: Iterable[str]) -> list[str]:
+    known = {text_name(schema): "the synthetic text", label_name(schema): "its label"}
+    form, owner = schema.form, schema.owner
+    known |= dict.fromkeys(form.columns(schema.text), "turns" if form.roles else "a text") if form else {}
     known |= {TRANSCRIPT: "the whole text in one column"} if form else {}
-    known |= {each.name: f"a typed column ({each.kind})" for each in run.schema.columns}
+    known |= {each.name: f"a typed column ({each.kind})" for each in schema.columns}
     known |= {} if owner is None else {owner.name: "an invented owner"}
     known[PROVENANCE] = "JSON: the Release that the text was made from, and which parts of it"
     return [f"- `{_line(name)}`: {known.get(name, '')}" for name in columns]

@@ -17,6 +17,7 @@ from understudy.corpus import TableSource
 from understudy.corpus.bad_rows import ROWS_FILE, fault_of
 from understudy.corpus.verified import contents
 from understudy.ledger.store import is_in_use
+from understudy.run.defaults import with_folder
 from understudy.run.job import Job
 from understudy.run.outputs import OutputFolder
 from understudy.run.parts import Table
@@ -76,11 +77,13 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
     Args:
         source: the table, in place of the files that the configuration names.
     """
-    config.part(Table).require_header()  # a wrong name or delimiter is reported before anything else
+    config, on_folder = with_folder(config)
+    table = Table.of(config, look=True)  # a wrong name or delimiter is reported before anything else
+    if on_folder:
+        listener.say(on_folder)
     budget = config.epsilon or config.secret_prior
     for warning in Job(config, charges=source is None).warnings if budget else config.ledger_warnings:  # public facts
         listener.say(f"Warning: {warning}")
-    table = Table.of(config)
     with ExitStack() as stack:
         if config.output is None:
             private = Path(stack.enter_context(TemporaryDirectory()))

@@ -28,7 +28,7 @@ from understudy.models.machine import missing_packages
 from understudy.privacy.guarantee import SecretBudget
 from understudy.run import settings
 from understudy.run.outputs import OutputFolder
-from understudy.run.parts import Table, writes_around_phrases
+from understudy.run.parts import Table, no_data, writes_around_phrases
 from understudy.run.settings import RunConfig
 from understudy.schema.transcript import TextForm
 from understudy.text.vocabulary.terms import BUILT_IN
@@ -92,6 +92,33 @@ class TopicsDecision:
         if config.method != TOPICS:
             return config.model_copy(update={"topics": self.count})
         return config if self.count is None else config.with_parameters({"topics": self.count})
+
+
+AFTER_TABLE = ""
+"""The output folder of a command that names none."""
+
+
+def with_folder(config: RunConfig) -> tuple[RunConfig, str]:
+    """Return the configuration, with an output folder that is named after the table if its name is empty, and a line
+    about it."""
+    if config.output != AFTER_TABLE:
+        return config, ""
+    if not config.data:
+        raise no_data()
+    name = Path(config.data[0]).name.split(".")[0] if len(config.data) == 1 else ""
+    if not is_plain(name):
+        dataset = "" if config.dataset else ", and the dataset in the ledger with --dataset NAME"
+        raise ConfigError(
+            "Standard input, a pattern or several files give no name for the output folder.",
+            f"Name the folder with --output FOLDER{dataset}.",
+        )
+    config = config.model_copy(update={"output": f"{name}-synthetic"})
+    return config, f"The results go to {config.output} (--output)."
+
+
+def is_plain(name: str) -> bool:
+    """Return whether a name is a plain folder name: a Release may come from anybody."""
+    return name.replace("-", "").replace("_", "").isalnum()
 
 
 _LARGEST_DELTA = 5

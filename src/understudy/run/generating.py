@@ -218,7 +218,7 @@ class Duration:
         if answers == self.most and whole > max(_LONG, _OTHER * self.said):
             self.said = whole
             took = f"{round(whole, -1):.0f} s" if whole < 100 else f"{whole / 60:.0f} min"
-            self.say(f"At the present speed of this machine, {plural(self.texts, 'text')} take about {took}.")
+            self.say(f"At the present speed of this machine, {plural(self.texts, 'text')} take about {took} in all.")
 
 
 @dataclass(frozen=True)
@@ -394,7 +394,9 @@ def write_texts(
 
     # 2. Load the models, and report what they will be asked.
     _tell_asked(method, writing, sum(counts), made, listener)
-    embedder = job.embedder.load(session.folder.private, made.schema.form) if method.needs.generation_embedder else None
+    embedder = None
+    if method.needs.generation_embedder:
+        embedder = job.embedder.load(session.folder.private, made.schema.form, say=listener.say)
     model = job.private_model.load() if method.needs.generation_model else None
 
     # 3. Begin: from here on the folder belongs to this run.
@@ -451,7 +453,7 @@ def _uses(made: Release, job: FreeJob, writing: Writing, private: Path, listener
         wanted=job.wanted,
         method=job.method,
         embedder_name=job.embedder.embedder,
-        embedder=lambda: job.embedder.load(private, made.schema.form),
+        embedder=lambda: job.embedder.load(private, made.schema.form, say=listener.say),
         prompted=writing.prompted,
         seed=job.wanted.seed,
         say=listener.say,
@@ -541,7 +543,8 @@ def _without_text(session: Session, named: Chat, made: Release) -> str:
     return f"{check}, and `understudy generate {file} --output ELSEWHERE` asks another model: both cost no budget."
 
 
-def load_chat(named: Chat, listener: Listener, paced: Callable[[float, int], None] | None = None) -> ChatModel:
+def load_chat(named: Chat, listener: Listener, paced: Callable[[float, int], None] = lambda _s, _a: None) -> ChatModel:
+    """Load the language model; report it if that takes seconds."""
     options: dict[str, Any] = {"extra_body": named.extra_body} if named.extra_body else {}
     if preset_of(named.llm) is not None:
         options |= {
@@ -551,7 +554,8 @@ def load_chat(named: Chat, listener: Listener, paced: Callable[[float, int], Non
             "price_per_million_output": named.price_output,
             "say": listener.say,
         }
-    elif paced is not None and (named.llm == "builtin" or named.llm.startswith("hf:")):
+    elif named.llm == "builtin" or named.llm.startswith("hf:"):
+        listener.say(f"Loading the language model {named.llm}.")
         options["paced"] = paced
     if named.trained:
         options["writer"] = True

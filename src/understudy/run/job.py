@@ -24,7 +24,7 @@ from understudy.run.parts import Chat, PrivateModel, Promise, PublicEmbedder, Ta
 from understudy.run.session import Lasting
 from understudy.run.settings import RunConfig
 from understudy.schema.labels import LabelSet
-from understudy.schema.transcript import PLAIN, TextForm, text_columns
+from understudy.schema.transcript import PLAIN, TextForm
 from understudy.text.prompts.template import WritingParameters
 
 
@@ -100,9 +100,11 @@ class Job(FreeJob):
     """
 
     def __init__(self, config: RunConfig, *, charges: bool = False, generates: bool | None = None) -> None:
+        config, on_folder = defaults.with_folder(config)
         begun = defaults.settings_begun(config)
         config, on_delta = defaults.with_delta(config, begun)
-        self.table = Table.of(config)
+        named = config.dataset is not None or len(config.data) == 1  # else the name is asked for first
+        self.table = Table.of(config, look=charges and named and not begun)  # a run that began may not need its files
         self.language_decision = defaults.LanguageDecision.of(config, self.table)
         config = self.language_decision.config
         self.topics_decision = defaults.TopicsDecision.of(config, begun)
@@ -123,6 +125,7 @@ class Job(FreeJob):
             releases=True,
             generates=config.part(Wanted).said if generates is None else generates,
         )
+        self.decided = (*filter(None, [on_folder]), *self.decided)
         self.promise = Promise.of(config, self.method, charges=charges)
         for each in self.additions:
             each.require(self.method)
@@ -197,5 +200,5 @@ def _facts(config: RunConfig, table: Table) -> PublicFacts:
         () if table.record_columns else table.typed_columns,
         tuple(column for column in table.all_columns if column.name != table.owner),
         table.crossed,
-        (*text_columns(table.text), *table.record_columns),
+        (*table.text_columns, *table.record_columns),
     )

@@ -31,10 +31,10 @@ from understudy.base.files import (
     storage_error,
     write_file,
 )
+from understudy.base.untrusted import read_json
 from understudy.corpus.write import write_table
 from understudy.methods.registry import load_release, method_names
 from understudy.release import PublicSchema, Release
-from understudy.release.reading import read_schema
 from understudy.release.signature import MANIFEST, SIGNATURE
 from understudy.release.statement import Statement, load_statement
 from understudy.run.table import SyntheticTable
@@ -223,11 +223,6 @@ class OutputFolder:
         return paths
 
 
-def provenance_beside(table: Path) -> Path:
-    """Return the provenance file of a synthetic table."""
-    return table.parent / PROVENANCE
-
-
 def find_table(shareable: Path) -> Path | None:
     """Return the synthetic table in a shareable folder, in any format; None if it has no table."""
     return next((path for name in FORMATS if (path := shareable / f"synthetic.{name}").exists()), None)
@@ -245,9 +240,16 @@ def read_statement(release: Path) -> Statement:
 
 
 def schema_of_table(shareable: Path) -> PublicSchema | None:
-    """Return the schema of the synthetic table in a shareable folder; None if the folder has none."""
+    """Return the schema of the synthetic table in a shareable folder; None if the folder has none. Raises ConfigError
+    if it cannot be read."""
     path = shareable / SCHEMA
-    return read_schema(path) if path.exists() else None
+    try:
+        return PublicSchema.from_json(read_json(path)) if path.exists() else None
+    except Exception:  # a damaged file fails in many ways
+        raise ConfigError(
+            f"The file {path.name!r}, which describes the columns of the synthetic table, cannot be read.",
+            "Make the table again with `understudy generate`.",
+        ) from None
 
 
 def _read(path: Path) -> Release | None:

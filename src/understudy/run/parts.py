@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from pydantic import PrivateAttr
 
 from understudy.base.errors import ConfigError
 from understudy.corpus import Corpus, TableSource, read_corpus
@@ -29,7 +31,7 @@ from understudy.run import settings
 from understudy.run.settings import MOST_RECORDS, RunConfig
 from understudy.schema.columns import Column, cross_labels, require_own_names
 from understudy.schema.labels import LabelSet, undeclared
-from understudy.schema.transcript import PLAIN, TextForm, text_columns
+from understudy.schema.transcript import PLAIN, TextForm
 from understudy.text.prompts.template import PromptTemplate, WritingParameters, in_form, load_template
 from understudy.text.vocabulary.terms import COMMON, built_in_terms
 from understudy.text.vocabulary.words import split_words
@@ -183,9 +185,15 @@ class Chat(settings.ModelParameters, settings.PlanParameters, use_attribute_docs
 class PublicEmbedder(settings.EmbedderParameters, use_attribute_docstrings=False):
     """The embedder that the user named."""
 
-    def load(self, private: Path, form: TextForm = PLAIN) -> Embedder:
-        """Load the embedder, which stores vectors in ``private`` and embeds the contents of texts of this form."""
-        found = remembering(catalog.load_embedder(self.embedder), private)
+    _loaded: dict[Path, Embedder] = PrivateAttr(default_factory=dict)
+
+    def load(self, private: Path, form: TextForm = PLAIN, *, say: Callable[[str], None]) -> Embedder:
+        """Return the embedder, loaded once, which stores vectors in ``private`` and embeds the contents of texts of
+        this form."""
+        if private not in self._loaded:
+            say(f"Loading the embedder {self.embedder}.")
+            self._loaded[private] = remembering(catalog.load_embedder(self.embedder), private)
+        found = self._loaded[private]
         return ContentsEmbedder(found, form) if form else found
 
 
@@ -292,9 +300,15 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
     secret_detectors: tuple[str, ...]
 
     @classmethod
-    def of(cls, config: RunConfig) -> Table:
-        """Return the table. Raises ConfigError if its declarations contradict each other."""
+    def of(cls, config: RunConfig, *, look: bool = False) -> Table:
+        """Return the table. Raises ConfigError if its declarations contradict each other.
+
+        Args:
+            look: first check that the header of the files, which is public, has the named columns.
+        """
         table, asked = config.part(cls), config.part(TablesParameters)
+        if look:
+            table._require_header()
         if table.secret_detectors:
             make_detectors(table.secret_detectors)
         columns, crossed = table.all_columns, table.crossed
@@ -317,7 +331,7 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
                 "Leave --labels out: the columns' own values are the labels.",
             )
         label = None if crossed else table.label
-        others = (*text_columns(table.text), *table.record_columns, label, table.owner, *table.secrets)
+        others = (*table.text_columns, *table.record_columns, label, table.owner, *table.secrets)
         require_own_names([each for each in columns if not (each.made_up and each.name == table.owner)], others)
         return table
 
@@ -338,20 +352,19 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
         """Return the paths of the table's files relative to ``root``, or their addresses; empty if it has no files."""
         return "\n".join(_place(each, root.resolve()) for each in self.data).encode("utf-8", "surrogatepass")
 
-    def require_header(self) -> None:
-        """Check that the header of the files (public) has the named columns, before anything else is done."""
+    def _require_header(self) -> None:
         if not self.data or "-" in self.data:
             return
         label = None if self.crossed else self.label
         typed = [column.name for column in (*self.crossed, *self.typed_columns) if column.name not in self.form.told]
-        names = (*text_columns(self.text), *self.record_columns, label, self.owner, *self.secrets, *typed)
+        names = (*self.text_columns, *self.record_columns, label, self.owner, *self.secrets, *typed)
         reading = Reading(format=self.format, delimiter=self.delimiter, encoding=self.encoding)
         require_header(self.data, [name for name in names if name is not None], reading)
 
     @property
     def is_in_english(self) -> bool:
         """Return :func:`is_in_english` of the declarations."""
-        return is_in_english((*text_columns(self.text), self.label or ""), self.all_columns, self.label_set)
+        return is_in_english((*self.text_columns, self.label or ""), self.all_columns, self.label_set)
 
     def finder(self, corpus: Corpus) -> SecretFinder:
         """Return the finder of the secrets in the texts."""

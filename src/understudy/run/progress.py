@@ -17,6 +17,7 @@ from typing import Any, Literal
 from understudy.base.display import printable
 from understudy.base.errors import UnderstudyError, in_keywords
 from understudy.base.files import PRIVATE_MODE
+from understudy.base.heartbeat import PlainLines
 from understudy.base.untrusted import Form, read_json
 from understudy.run.outputs import PROGRESS, OutputFolder
 from understudy.run.session import Listener
@@ -136,9 +137,6 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-_SECONDS_BETWEEN_LINES = 15.0
-
-
 @contextmanager
 def shown(listener: Listener | None = None) -> Iterator[Listener]:
     """Yield ``listener``, or by default one that reports to the terminal or notebook. Its messages name Python keywords
@@ -155,7 +153,8 @@ def _shown(listener: Listener | None) -> Iterator[Listener]:
         with on_terminal() as told:
             yield told
     else:
-        yield Listener(_to_standard_error, PlainLines(_to_standard_error), nobody=True)
+        with plain(_to_standard_error) as told:
+            yield replace(told, nobody=True)
 
 
 def _to_standard_error(line: str) -> None:
@@ -163,34 +162,32 @@ def _to_standard_error(line: str) -> None:
 
 
 @contextmanager
+def plain(say: Callable[[str], None]) -> Iterator[Listener]:
+    """Yield a listener that shows everything as plain lines, and a sign of life after some seconds of silence."""
+    lines = PlainLines(say)
+    with lines.alive():
+        yield Listener(lines.say, lines)
+
+
+@contextmanager
 def on_terminal() -> Iterator[Listener]:
-    """Yield a listener that shows lines on standard error, and below them a bar per unfinished stage."""
+    """Yield a listener that shows lines on standard error, and below them a bar per unfinished stage and one for the
+    whole, which moves as a sign of life."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    words = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[of]}")
+    columns = (*words, TimeRemainingColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as display:
         tasks: dict[str, Any] = {}
+        display.add_task("working", total=None, of="")
 
         def progress(what: str, done: int, total: int) -> None:
             if what not in tasks:
-                tasks[what] = display.add_task(what, total=total)
+                tasks[what] = display.add_task(what, total=total, of="")
             elif not done:
                 display.reset(tasks[what])
-            display.update(tasks[what], completed=done, total=total)
+            display.update(tasks[what], completed=done, total=total, of=f"{done}/{total}")
 
         yield Listener(lambda line: console.print(printable(line), markup=False, highlight=False), progress)
-
-
-class PlainLines:
-    """Reports progress as occasional lines, if there is no terminal."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._last = time.monotonic()
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        if done and (done == total or time.monotonic() - self._last >= _SECONDS_BETWEEN_LINES):
-            self._last = time.monotonic()
-            self._say(f"{what}: {done} of {total}")

@@ -330,7 +330,7 @@ def _load_models(
     embedder = model = None
     dimension, trusted = 0, statement_of(job.engine)
     if job.embeds_private_texts or job.method.needs.term_embedder:
-        own = job.embedder.load(session.folder.private, job.texts.form)
+        own = job.embedder.load(session.folder.private, job.texts.form, say=listener.say)
         embedder = embedder_of_workers(job.engine, own)
         if job.embeds_private_texts:
             require_trusted(embedder, trust_endpoint=job.embedder.trust_endpoint)

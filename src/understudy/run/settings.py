@@ -164,10 +164,14 @@ class TableParameters(OwnerParameters):
         return LabelSet(tuple(canonical(label) for label in declared))
 
     @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Return the columns of the texts; none if records are the texts."""
+        return text_columns(self.text)
+
+    @property
     def form(self) -> TextForm:
         """Return the parts that a text has."""
-        texts = text_columns(self.text)
-        return TextForm(texts if len(texts) > 1 else (), self.roles, self.acts, self.tools)
+        return TextForm(self.text_columns if len(self.text_columns) > 1 else (), self.roles, self.acts, self.tools)
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -190,6 +194,12 @@ class DataParameters(TableParameters):
     """Language of the texts, as two letters of ISO 639-1: ``en``, ``de``, ... The built-in parts read English.
     Default: English if the declared labels or values, and the columns' names, are English words; otherwise an error
     asks for it before anything is charged."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _exact_names(cls, values: Any) -> Any:
+        """Read the header of the files if a comma in a setting may be part of a column's name."""
+        return exactly_named(values.get("data"), values) if isinstance(values, dict) else values
 
     @field_validator("language")
     @classmethod
@@ -550,7 +560,6 @@ def release_groups(method: type[Any]) -> Groups:
 
 def run_config(values: Mapping[str, Any]) -> RunConfig:
     """Sort a flat mapping into a run's configuration and the method's parameters, and check both."""
-    values = exactly_named(values.get("data"), values)
     method = configured_method(values)
     own = set(method_class(method).parameters.model_fields)
     parameters = {name: value for name, value in values.items() if name in own}

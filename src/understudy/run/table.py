@@ -141,13 +141,13 @@ class SyntheticTable:
             self.with_own().write(path, keep_formulas=keep_formulas, like=like)
             return
         kind = Path(path).suffix.lower().lstrip(".").replace("ndjson", "jsonl")
-        if kind == "parquet":
+        if kind != "parquet":
+            layout, domains = self._notation(kind, like)
+            columns = _in_words(self.columns, domains)
+            plain = [name for name, each in domains.items() if each.kind not in ("category", "identifier")]
+            write_table(path, columns, keep_formulas=keep_formulas, layout=layout, no_formulas=plain)
+        else:
             write_arrow(path, self.to_arrow())
-            return
-        layout, domains = self._notation(kind, like)
-        columns = _in_words(self.columns, domains)
-        plain = [name for name, each in domains.items() if each.kind not in ("category", "identifier")]
-        write_table(path, columns, keep_formulas=keep_formulas, layout=layout, no_formulas=plain)
 
     @property
     def shown(self) -> list[list[str]]:

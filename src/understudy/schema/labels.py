@@ -193,6 +193,17 @@ def like_counts(total: int, counts: Sequence[float], std: float) -> list[int]:
     return in_proportion(total, [mean + kept * (count - mean) for count in counts])
 
 
+def present_labels(counts: Sequence[float], std: float) -> list[bool]:
+    """Return which labels have texts: those whose noisy count is more than three standard deviations above 0. If none
+    is, noise hides all of them alike, and each may have texts.
+
+    >>> present_labels([60, 5, 40], 10.0), present_labels([6, 5, 4], 10.0), present_labels([0, 1], 0.0)
+    ([True, False, True], [True, True, True], [False, True])
+    """
+    above = [count > 3 * std for count in counts]
+    return above if any(above) else [True] * len(above)
+
+
 def declared_labels(labels: str | Iterable[Label]) -> tuple[Label, ...]:
     """Return the label set that the user declared.
 

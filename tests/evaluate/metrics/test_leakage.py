@@ -16,16 +16,8 @@ from hypothesis import strategies as st
 from rapidfuzz.distance import Indel
 
 from understudy.base.errors import ConfigError
+from understudy.evaluate.metrics import leakage
 from understudy.evaluate.metrics.intervals import chance_of_none
-from understudy.evaluate.metrics.leakage import (
-    Phrases,
-    measure_copying,
-    measure_leakage,
-    measure_near_duplicates,
-    measure_neighbours,
-    measure_replay,
-    measure_rows,
-)
 from understudy.evaluate.metrics.sample import Sample, normal_words
 from understudy.evaluate.metrics.value import MetricValue
 from understudy.schema.columns import declared_columns
@@ -69,7 +61,7 @@ def measure(
     detectors: tuple[str, ...] = DETECTORS,
 ) -> tuple[MetricValue, ...]:
     held = None if holdout is None else sample(holdout, 13)
-    return measure_leakage(
+    return leakage.measure_leakage(
         sample(real, 11), sample(synthetic, 12), holdout=held, public=public, detectors=detectors, seed=0, resamples=20
     )
 
@@ -144,7 +136,7 @@ def test_the_same_texts_again_are_flagged_by_every_metric() -> None:
     real = [f"{text} a{number}@example.org" for number, text in enumerate(REAL)]
     table = sample(real, 11)
     held = sample(sentences(len(REAL), 3), 13)
-    values = measure_leakage(table, table, holdout=held, detectors=DETECTORS, seed=0, resamples=20)
+    values = leakage.measure_leakage(table, table, holdout=held, detectors=DETECTORS, seed=0, resamples=20)
     assert value(values, "copied_words") == value(values, "unique_ngram_containment", n=13) == 1
     assert value(values, "near_duplicates", similarity=0.9) == 1
     assert value(values, "distance_to_closest_record", quantile=0.5) == 0
@@ -175,7 +167,7 @@ ODD = {
 
 
 def assert_sound(real: Sample, synthetic: Sample, holdout: Sample | None) -> None:
-    values = measure_leakage(real, synthetic, holdout=holdout, detectors=DETECTORS, seed=0, resamples=5)
+    values = leakage.measure_leakage(real, synthetic, holdout=holdout, detectors=DETECTORS, seed=0, resamples=5)
     json.dumps([asdict(measured) for measured in values], allow_nan=False)
     for measured in values:
         assert measured.note if measured.value is None else math.isfinite(measured.value)
@@ -215,7 +207,7 @@ def test_the_chance_of_none_counts_choices(lengths: list[int], data: st.DataObje
 def test_the_longest_span_of_fewer_texts_is_the_mean_over_all_choices() -> None:
     real = ["abcdefgh"]
     longer, shorter = ["abcde", "abx", "x", "cdef", "h"], ["x", "y"]
-    values = measure_copying(real, {"synthetic": longer, "holdout": shorter}, seed=0, resamples=2)
+    values = leakage.measure_copying(real, {"synthetic": longer, "holdout": shorter}, seed=0, resamples=2)
     found = {
         (each.of, each.settings["texts"]): each.value for each in values if each.metric.name == "longest_copied_span"
     }
@@ -227,7 +219,7 @@ def test_the_longest_span_of_fewer_texts_is_the_mean_over_all_choices() -> None:
 
 def test_the_count_of_replayed_strings_of_fewer_texts_is_the_mean_over_all_choices() -> None:
     texts = ["a@x.org", "b@x.org and a@x.org", "c@x.org", "nothing", "b@x.org"]
-    values = measure_replay(
+    values = leakage.measure_replay(
         ["a@x.org b@x.org d@x.org"], {"synthetic": texts, "holdout": ["", "e@x.org"]}, public=(), detectors=["email"]
     )
     found = {(each.of, each.settings["texts"]): each.value for each in values if each.metric.name == "pii_replayed"}
@@ -240,7 +232,7 @@ def test_the_count_of_replayed_strings_of_fewer_texts_is_the_mean_over_all_choic
 def test_the_real_text_that_shares_most_words_is_found_among_many_candidates() -> None:
     frame = [f"frame{number}" for number in range(40)]
     real = [[*frame, *(f"own{text}of{number}" for number in range(20))] for text in range(400)]
-    (_, close) = measure_near_duplicates(real, {"synthetic": [[*real[399][:-2], "two", "others"]]}, seed=0)
+    (_, close) = leakage.measure_near_duplicates(real, {"synthetic": [[*real[399][:-2], "two", "others"]]}, seed=0)
     assert (close.settings["similarity"], close.value) == (0.9, 1.0)
 
 
@@ -259,7 +251,7 @@ def test_near_duplicates_are_those_that_all_pairs_would_show(edits: int) -> None
 
     by_level = {
         measured.settings["similarity"]: measured.value
-        for measured in measure_near_duplicates(real, {"synthetic": others}, seed=0)
+        for measured in leakage.measure_near_duplicates(real, {"synthetic": others}, seed=0)
     }
     similar = np.array([most(words) for words in others])
     assert by_level == {level: np.mean(similar >= level) for level in (0.8, 0.9)}
@@ -295,7 +287,7 @@ def test_neighbours_are_those_of_the_definition(
     tables = placed(real[:size]), placed(synthetic), placed(holdout[:size])
     values = {
         (measured.metric.name, measured.of, measured.settings.get("quantile")): measured.value
-        for measured in measure_neighbours(
+        for measured in leakage.measure_neighbours(
             tables[0], {"synthetic": tables[1], "holdout": tables[2]}, seed=0, resamples=3
         )
     }
@@ -321,10 +313,10 @@ def rows(*rows: tuple[str, str, int]) -> Sample:
 def test_only_rows_that_are_equal_in_everything_count() -> None:
     real = rows(("a", "x", 0), ("b", "x", 1))
     synthetic = rows(("a", "x", 0), ("a", "x", 1), ("a", "y", 0), ("c", "x", 0))
-    found = {each.of: each.value for each in measure_rows(real, {"synthetic": synthetic, "holdout": real})}
+    found = {each.of: each.value for each in leakage.measure_rows(real, {"synthetic": synthetic, "holdout": real})}
     assert found == {"synthetic": 0.25, "holdout": 1.0}
-    assert not list(measure_rows(Sample(("a",)), {"synthetic": synthetic}))
-    assert not list(measure_rows(real, {"synthetic": Sample(("a",))}))
+    assert not list(leakage.measure_rows(Sample(("a",)), {"synthetic": synthetic}))
+    assert not list(leakage.measure_rows(real, {"synthetic": Sample(("a",))}))
 
 
 # -- shared phrases against slow definitions --------------------------------------------------------------------------
@@ -362,12 +354,12 @@ def slow_covered(real: Texts, words: Sequence[str], n: int) -> int:
 @example(real=["abcdefghijkl"], others=["abcdefghijkl", "xabcdefghijky"])
 @example(real=[["a"] * 12], others=[["a"] * 11, ["a"] * 12])
 def test_the_longest_shared_phrase_is_that_of_the_definition(real: Texts, others: Texts) -> None:
-    assert Phrases(real, others).longest().tolist() == [slow_longest(real, words) for words in others]
+    assert leakage.Phrases(real, others).longest().tolist() == [slow_longest(real, words) for words in others]
 
 
 @given(real=TEXTS, others=TEXTS, n=st.integers(1, 5))
 def test_covered_words_are_those_of_the_definition(real: Texts, others: Texts, n: int) -> None:
-    covered, words = Phrases(real, others).covered(n)
+    covered, words = leakage.Phrases(real, others).covered(n)
     assert covered.tolist() == [slow_covered(real, text, n) for text in others]
     assert words.tolist() == [len(text) for text in others]
 
@@ -376,7 +368,7 @@ def test_covered_words_are_those_of_the_definition(real: Texts, others: Texts, n
 @example(real=[["a", "b"], ["a", "b"]], others=[["a", "b", "a"]], n=2)
 @example(real=[["a"]], others=[["a", "b", "c", "a", "b", "c", "a"]], n=6)
 def test_ngrams_are_counted_as_defined(real: Texts, others: Texts, n: int) -> None:
-    in_any, in_one, all_of_them = Phrases(real, others).ngrams(n)
+    in_any, in_one, all_of_them = leakage.Phrases(real, others).ngrams(n)
     holders = [
         [sum(ngram in slow_ngrams(text, n) for text in real) for ngram in slow_ngrams(words, n)] for words in others
     ]
@@ -387,8 +379,8 @@ def test_ngrams_are_counted_as_defined(real: Texts, others: Texts, n: int) -> No
 
 def test_a_phrase_does_not_cross_the_end_of_a_text() -> None:
     real, others = [["a", "b"], ["c", "d"]], [["a", "b", "c", "d"]]
-    assert Phrases(real, others).longest().tolist() == [2]
-    assert Phrases(others, real).ngrams(3)[2].tolist() == [0, 0]
+    assert leakage.Phrases(real, others).longest().tolist() == [2]
+    assert leakage.Phrases(others, real).ngrams(3)[2].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(

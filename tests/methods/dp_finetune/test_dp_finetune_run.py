@@ -43,15 +43,16 @@ SMALL: dict[str, Any] = {
     **{"method": "dp-finetune", "declared_records": 24, "sampling_rate": 0.3, "steps": 4, "lora_rank": 2},
     "unfinished": "keep",
 }
+Configured = Callable[..., RunConfig]
 
 
 @pytest.fixture
-def config(tmp_path: Path, llama: Path) -> Callable[..., RunConfig]:
+def config(tmp_path: Path, llama: Path) -> Configured:
     return lambda **changes: run_config(local_run(tmp_path, llama, **{**SMALL, **changes}))
 
 
 def test_a_run_is_charged_once_and_its_texts_come_of_the_release(
-    config: Callable[..., RunConfig], tmp_path: Path, llama: Path
+    config: Configured, tmp_path: Path, llama: Path
 ) -> None:
     result = run(config())
     assert result.statement.private
@@ -73,14 +74,14 @@ def test_a_run_is_charged_once_and_its_texts_come_of_the_release(
     assert json.loads((tmp_path / "more/release/statement.json").read_text())["private"] is True
 
 
-def test_the_plan_is_met_and_stated(config: Callable[..., RunConfig]) -> None:
+def test_the_plan_is_met_and_stated(config: Configured) -> None:
     statement = release(config(label_sizes="noisy")).statement
     assert [charge.name for charge in statement.charges] == ["labels", "training"]
     assert max(statement.epsilon_at[1e-6], 0) <= 3
 
 
 def test_a_killed_run_goes_on_from_its_last_checkpoint(
-    config: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[int] = []
     original = Steps.noisy_sum
@@ -111,9 +112,7 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(
     assert result.statement.private
 
 
-def test_an_empty_batch_has_noise_and_is_a_step(
-    config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_empty_batch_has_noise_and_is_a_step(config: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "understudy.models.training.LoRA.gradients", lambda self, block: pytest.fail("nothing was sampled")
     )
@@ -123,9 +122,7 @@ def test_an_empty_batch_has_noise_and_is_a_step(
     assert all(np.any(made.arrays[name]) for name in names)
 
 
-def test_owners_are_sampled_and_show_one_record(
-    config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_owners_are_sampled_and_show_one_record(config: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[int] = []
     original = releasing.shown
 
@@ -142,7 +139,7 @@ def test_owners_are_sampled_and_show_one_record(
     assert made.statement.unit.kind == "owner"
 
 
-def test_another_base_model_is_refused(config: Callable[..., RunConfig], tmp_path: Path) -> None:
+def test_another_base_model_is_refused(config: Configured, tmp_path: Path) -> None:
     made = release(config()).release
     other = make_llama(tmp_path / "other", seed=1)
     with pytest.raises(ReleaseError, match="another base model"):
@@ -160,9 +157,7 @@ def builtin(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("builtin")
-def test_the_built_in_model_learns_from_the_writer_and_is_asked_as_it_was(
-    config: Callable[..., RunConfig], tmp_path: Path
-) -> None:
+def test_the_built_in_model_learns_from_the_writer_and_is_asked_as_it_was(config: Configured, tmp_path: Path) -> None:
     made = release(config(private_model="builtin")).release
     plain = catalog.load_causal("builtin")
     named = made.statement.public_inputs["private model"]
@@ -187,16 +182,14 @@ def test_the_built_in_model_learns_from_the_writer_and_is_asked_as_it_was(
 
 
 @pytest.mark.usefixtures("builtin")
-def test_texts_in_a_form_that_the_writer_was_not_trained_on_are_learnt_from_the_plain_model(
-    config: Callable[..., RunConfig],
-) -> None:
+def test_texts_in_a_form_that_the_writer_was_not_trained_on_are_learnt_from_the_plain_model(config: Configured) -> None:
     made = release(config(private_model="builtin", prompt_form="chat")).release
     assert made.statement.public_inputs["private model"]["source"] == "builtin:smollm2-135m-instruct"
 
 
 @pytest.mark.usefixtures("builtin")
 def test_a_release_of_the_plain_model_still_writes_and_a_run_that_began_with_it_does_not_go_on_with_the_writer(
-    config: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed = config(private_model="builtin", output=str(tmp_path / "killed"), ledger=str(tmp_path / "other.sqlite"))
     with monkeypatch.context() as before:
@@ -211,7 +204,7 @@ def test_a_release_of_the_plain_model_still_writes_and_a_run_that_began_with_it_
         release(killed)
 
 
-def test_what_public_facts_tell_is_told_before_the_charge(config: Callable[..., RunConfig], tmp_path: Path) -> None:
+def test_what_public_facts_tell_is_told_before_the_charge(config: Configured, tmp_path: Path) -> None:
     for changes, problem in (({"private_text_tokens": 500}, "window"), ({"json_schema": "x.json"}, "not records")):
         with pytest.raises(ConfigError, match=problem):
             release(config(**changes))
@@ -219,7 +212,7 @@ def test_what_public_facts_tell_is_told_before_the_charge(config: Callable[..., 
 
 
 def test_as_many_gradients_are_computed_at_once_as_fit_into_memory(
-    config: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[int] = []
 
@@ -237,9 +230,7 @@ def test_as_many_gradients_are_computed_at_once_as_fit_into_memory(
     assert len(tried) == 3 + 4, "8, 4, 2; then 8, 4, 2 and 1"
 
 
-def test_the_yardstick_without_privacy_must_be_asked_for_and_is_stamped(
-    config: Callable[..., RunConfig], tmp_path: Path
-) -> None:
+def test_the_yardstick_without_privacy_must_be_asked_for_and_is_stamped(config: Configured, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="protects nobody"):
         run(config(method="nonprivate-finetune"))
     result = run(config(method="nonprivate-finetune", insecure_no_noise=True))
@@ -250,14 +241,12 @@ def test_the_yardstick_without_privacy_must_be_asked_for_and_is_stamped(
     assert "NOT PRIVATE" in (tmp_path / "out/release/statement.md").read_text()
 
 
-def test_records_are_shared_out_as_counted_or_declared(config: Callable[..., RunConfig]) -> None:
+def test_records_are_shared_out_as_counted_or_declared(config: Configured) -> None:
     result = run(config(label_sizes="cardiology=3,dermatology=1", records_per_label=None, records=8))
     assert [record.label for record in result.records].count(0) == 6
 
 
-def test_json_records_are_trained_and_sampled_as_such(
-    config: Callable[..., RunConfig], tmp_path: Path, llama: Path
-) -> None:
+def test_json_records_are_trained_and_sampled_as_such(config: Configured, tmp_path: Path, llama: Path) -> None:
     settings = {"text": None, "record_columns": "note,clinician", "private_text_tokens": 40, "records_per_label": 2}
     result = run(config(**settings))
     assert (len(result.records), result.missing) == (0, 4), "random weights write no JSON"
@@ -269,13 +258,13 @@ def test_json_records_are_trained_and_sampled_as_such(
     assert form[2] == "json"
 
 
-def test_transcripts_are_trained_and_what_is_none_is_left_out(config: Callable[..., RunConfig]) -> None:
+def test_transcripts_are_trained_and_what_is_none_is_left_out(config: Configured) -> None:
     result = run(config(text="note,clinician", private_text_tokens=40, records_per_label=2))
     assert result.release.schema.form.fields == ("note", "clinician")
     assert (len(result.records), result.missing) == (0, 4), "random weights write no transcript"
 
 
-def test_every_weight_of_a_small_model_can_learn(config: Callable[..., RunConfig]) -> None:
+def test_every_weight_of_a_small_model_can_learn(config: Configured) -> None:
     made = release(config(learns="all", steps=2)).release
     assert "model.embed_tokens.weight" in made.arrays
     assert made.arrays["model.embed_tokens.weight"].shape == (259, 32)

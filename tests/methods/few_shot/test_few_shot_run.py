@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from clinic import FakeChat
 from local_runs import PLANT, local_run
-from run_fixtures import files_holding, runs_charged
+from run_fixtures import UseChat, files_holding, runs_charged
 
 from understudy.run.pipeline import generate, release, run
 from understudy.run.settings import RunConfig, run_config
@@ -36,7 +36,7 @@ def config(tmp_path: Path, llama: Path) -> Callable[..., RunConfig]:
 
 
 def test_private_text_reaches_neither_the_chat_model_nor_the_output(
-    config: Callable[..., RunConfig], use_chat: Callable[[FakeChat], FakeChat], tmp_path: Path
+    config: Callable[..., RunConfig], use_chat: UseChat, tmp_path: Path
 ) -> None:
     chat = use_chat(FakeChat())
     result = run(config(owner="clinician"))
@@ -52,7 +52,7 @@ def test_private_text_reaches_neither_the_chat_model_nor_the_output(
 
 
 def test_a_release_is_charged_once_and_goes_on(
-    config: Callable[..., RunConfig], use_chat: Callable[[FakeChat], FakeChat], tmp_path: Path
+    config: Callable[..., RunConfig], use_chat: UseChat, tmp_path: Path
 ) -> None:
     chat = use_chat(FakeChat())
     first = release(config(exemplars=1)).release

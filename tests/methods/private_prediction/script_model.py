@@ -13,8 +13,8 @@ from understudy.models.shared_prefix import Rows
 
 BEGIN, END = 256, 257
 CUE = b"\n\nT:"
+# From a row's private text (empty: the public row) and what is drawn so far to the token it is certain of.
 Certain = Callable[[bytes, bytes], int]
-"""From a row's private text (empty: the public row) and what is drawn so far to the token it is certain of."""
 
 
 def echo(length: int | None) -> Certain:

@@ -74,8 +74,8 @@ def test_a_death_around_any_text_ends_in_the_texts_of_a_run_without_one(call: in
     }
 
 
+# So high a threshold that every token is public.
 PUBLIC = 2**40
-"""So high a threshold that every token is public."""
 
 
 def deaths_after_each_text(store: Store, times: int) -> int:

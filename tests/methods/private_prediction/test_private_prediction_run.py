@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clinic import flags, write_csv
 from private_runs import predicting
-from run_fixtures import Said, runs_charged
+from run_fixtures import Command, runs_charged
 from test_planted_strings import PLANT, assert_clean, assert_clean_folder, plant
 
 import understudy as us
@@ -23,8 +22,6 @@ from understudy.models.catalog import load_causal
 from understudy.release import Release
 from understudy.run import pipeline as running
 from understudy.run.settings import run_config
-
-Command = Callable[..., Said]
 
 
 def release_of(folder: Path) -> Release:

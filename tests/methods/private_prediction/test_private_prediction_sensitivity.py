@@ -43,8 +43,8 @@ ODD = (
     "as another",
 )
 
+# Private records and what makes rows of them into batches.
 Sorted = Callable[[BoundedCorpus, Any], Batches]
-"""Private records and what makes rows of them into batches."""
 
 
 def right_batches(corpus: BoundedCorpus, tokenise: Any) -> Batches:
@@ -273,8 +273,8 @@ A, B = ord("a"), ord("b")
 SIZE, CLIP, TEMPERATURE = 2, 0.5, 0.25
 SHIFT = 2 * CLIP / (SIZE * TEMPERATURE)
 DRAWS = 200
+# Three standard deviations: the noise has a seed.
 WITHIN = 3 * math.sqrt(2 / (DRAWS * 0.1))
-"""Three standard deviations: the noise has a seed."""
 
 
 class Coin(ScriptModel):

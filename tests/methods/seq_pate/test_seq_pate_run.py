@@ -25,6 +25,8 @@ from understudy.privacy.unit import Unit
 from understudy.run.pipeline import generate, release, run
 from understudy.run.settings import RunConfig, run_config
 
+Configured = Callable[..., RunConfig]
+
 
 @pytest.fixture(autouse=True)
 def little_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,12 +40,12 @@ SMALL: dict[str, Any] = {
 
 
 @pytest.fixture
-def config(tmp_path: Path, llama: Path) -> Callable[..., RunConfig]:
+def config(tmp_path: Path, llama: Path) -> Configured:
     return lambda **changes: run_config(local_run(tmp_path, llama, **{**SMALL, **changes}))
 
 
 def test_a_run_is_charged_once_and_its_texts_come_of_the_student(
-    config: Callable[..., RunConfig], tmp_path: Path, llama: Path
+    config: Configured, tmp_path: Path, llama: Path
 ) -> None:
     result = run(config())
     assert result.statement.private
@@ -68,7 +70,7 @@ def test_a_run_is_charged_once_and_its_texts_come_of_the_student(
         {"owner": "clinician", "declared_records": 6, "queries": 2000},
     ],
 )
-def test_every_variant_runs_to_its_end(config: Callable[..., RunConfig], changes: dict[str, Any]) -> None:
+def test_every_variant_runs_to_its_end(config: Configured, changes: dict[str, Any]) -> None:
     result = run(config(**changes))
     assert result.statement.private
     assert len(result.records) == 8
@@ -98,13 +100,7 @@ def no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_killed_run_goes_on_where_it_was(
-    config: Callable[..., RunConfig],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    owner: type,
-    name: str,
-    dies_at: int,
-    then: int,
+    config: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, dies_at: int, then: int
 ) -> None:
     original, calls = getattr(owner, name), []
 
@@ -126,7 +122,7 @@ def test_a_killed_run_goes_on_where_it_was(
     assert made.statement.private
 
 
-def test_answers_that_are_noise_are_called_so(config: Callable[..., RunConfig]) -> None:
+def test_answers_that_are_noise_are_called_so(config: Configured) -> None:
     made = release(config()).release
     check = made.noise_check
     found = {each.name: each.value for each in check.entries}
@@ -147,11 +143,7 @@ def test_answers_that_are_noise_are_called_so(config: Callable[..., RunConfig]) 
     ],
 )
 def test_what_public_facts_tell_is_told_before_the_charge(
-    config: Callable[..., RunConfig],
-    tmp_path: Path,
-    changes: dict[str, Any],
-    problem: str,
-    monkeypatch: pytest.MonkeyPatch,
+    config: Configured, tmp_path: Path, changes: dict[str, Any], problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "prefixes.txt").write_text("\n \n")
@@ -161,7 +153,7 @@ def test_what_public_facts_tell_is_told_before_the_charge(
     assert runs_charged(tmp_path / "ledger.sqlite") == 0
 
 
-def test_prefixes_begin_the_pseudo_sentences_and_are_named(config: Callable[..., RunConfig], tmp_path: Path) -> None:
+def test_prefixes_begin_the_pseudo_sentences_and_are_named(config: Configured, tmp_path: Path) -> None:
     (tmp_path / "prefixes.txt").write_text("Seen\n\nThe\n")
     more = {"prefixes": str(tmp_path / "prefixes.txt"), "prefixes_are_public": True, "student_loss": "published"}
     made = release(config(**more)).release
@@ -171,7 +163,7 @@ def test_prefixes_begin_the_pseudo_sentences_and_are_named(config: Callable[...,
     assert len({tuple(each[:3].tolist()) for each in texts}) == 2
 
 
-def test_a_promise_for_phrases_is_checked_and_stated(config: Callable[..., RunConfig], tmp_path: Path) -> None:
+def test_a_promise_for_phrases_is_checked_and_stated(config: Configured, tmp_path: Path) -> None:
     file = tmp_path / "phrases.txt"
     file.write_text(f"{PLANT}\nanother phrase\n")
     with pytest.raises(CorpusError, match="A phrase is in more records than the 3 declared") as told:
@@ -184,9 +176,7 @@ def test_a_promise_for_phrases_is_checked_and_stated(config: Callable[..., RunCo
     assert files_holding(tmp_path / "out" / "release", b"phrases.txt") == []
 
 
-def test_phrases_are_counted_in_all_records_of_an_owner_whichever_are_used(
-    config: Callable[..., RunConfig], tmp_path: Path
-) -> None:
+def test_phrases_are_counted_in_all_records_of_an_owner_whichever_are_used(config: Configured, tmp_path: Path) -> None:
     """Which of them are used follows from a key that comes with the charge, after the check."""
     (tmp_path / "phrases.txt").write_text(f"{PLANT}\n")
     write_csv(
@@ -227,7 +217,7 @@ def test_a_phrase_is_counted_however_its_record_is_written(
 
 @pytest.mark.usefixtures("no_trial")
 def test_teachers_of_a_run_that_goes_on_elsewhere_are_in_groups_of_one_size(
-    config: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    config: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a CPU the default is another number of teachers in one pass than on a GPU, where the run was killed."""
     seen, learn, calls = list[Any](), Student.learn, list[int]()

@@ -26,11 +26,11 @@ from understudy.text.vocabulary.shrinkage import (
 )
 
 UNIT_NOISE: dict[NoiseKind, Any] = {"gaussian": stats.norm(), "laplace": stats.laplace(scale=0.5**0.5)}
+# The same without scipy's checks: an integral asks hundreds of times.
 DENSITY: dict[NoiseKind, Callable[[float], float]] = {
     "gaussian": lambda x: math.exp(-x * x / 2) / math.sqrt(2 * math.pi),
     "laplace": lambda x: math.exp(-math.sqrt(2) * abs(x)) / math.sqrt(2),
 }
-"""The same without scipy's checks: an integral asks hundreds of times."""
 kinds = pytest.mark.parametrize("kind", UNIT_NOISE)
 
 
@@ -191,7 +191,7 @@ def test_terms_that_are_sure_are_hardly_ever_chance(kind: NoiseKind, labels: int
     chosen = likely_terms(counted, fewest=300)
     shares = np.random.default_rng(1).dirichlet(np.full(labels, 0.3), true.size).T
     scores = (true * shares)[:, chosen] + 3 * noise_of(kind, labels * chosen.size, seed=2).reshape(labels, -1)
-    sure = sure_terms(shrink(scores, noise), counted.probability[chosen])
+    sure = sure_terms(shrink(scores, noise), counted.probability[chosen], np.full(labels, True))
     found = sure.any(axis=0)
     assert (true[chosen][found] == 0).sum() <= 1 + (1 - SURE) * found.sum()
     clear = true[chosen] > 60
@@ -201,4 +201,4 @@ def test_terms_that_are_sure_are_hardly_ever_chance(kind: NoiseKind, labels: int
 
 def test_without_noise_the_sure_terms_are_those_that_were_counted() -> None:
     scores = Posterior(np.array([[1.0, 0.0, 1.0, 0.0]]), np.array([[3.0, 0.0, 2.0, 0.0]]))
-    assert sure_terms(scores, np.array([1.0, 1.0, 1.0, 0.0])).tolist() == [[True, False, True, False]]
+    assert sure_terms(scores, np.array([1.0, 1.0, 1.0, 0.0]), np.array([True])).tolist() == [[True, False, True, False]]

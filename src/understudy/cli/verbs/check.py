@@ -6,11 +6,10 @@ from typing import Any
 
 import click
 
-from understudy.cli.making import MAIN, method_option, run_groups, with_output
-from understudy.cli.options import ParametersCommand, config_option, given, json_option
+from understudy.cli.making import MAIN, method_option, run_groups, settings_of
+from understudy.cli.options import ParametersCommand, config_option, json_option
 from understudy.cli.output import listener, show_json
 from understudy.run.check import check as read_and_check
-from understudy.run.settings import run_config
 
 
 @click.command(cls=ParametersCommand, groups=run_groups, main=MAIN)
@@ -22,7 +21,7 @@ def check(config: str | None, as_json: bool, **values: Any) -> None:
 
     Counts of each fault, and where the first ones are, go to private/check.json of the output folder.
     """
-    settings = with_output(run_config(given(values, config)))
+    settings = settings_of(values, config)
     with listener() as told:
         found = read_and_check(settings, listener=told)
     faults = [{"problem": each.problem, "cure": each.cure} for each in found.faults]

@@ -11,7 +11,7 @@ from zipfile import is_zipfile
 import click
 
 from understudy.base.errors import ConfigError
-from understudy.cli.making import is_plain, show_result
+from understudy.cli.making import show_result
 from understudy.cli.options import (
     WRITING,
     ParametersCommand,
@@ -29,6 +29,7 @@ from understudy.methods.additions.guide.plan import ChoosingParameters
 from understudy.methods.registry import load_release, method_class, method_names
 from understudy.release.reading import read_method
 from understudy.run import pipeline
+from understudy.run.defaults import is_plain
 from understudy.run.settings import (
     DEFAULT_METHOD,
     WRITING_GROUPS,

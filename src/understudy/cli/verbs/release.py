@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from understudy.cli.environment import TypedOption
-from understudy.cli.making import MAIN, method_of_words, method_option, show_result, with_output
-from understudy.cli.options import ParametersCommand, config_option, given, json_option
+from understudy.cli.making import MAIN, method_of_words, method_option, settings_of, show_result
+from understudy.cli.options import ParametersCommand, config_option, json_option
 from understudy.cli.output import listener
 from understudy.run import pipeline
-from understudy.run.settings import release_groups, run_config
+from understudy.run.settings import release_groups
 
 
 @click.command(cls=ParametersCommand, groups=lambda args: release_groups(method_of_words(args)), main=MAIN)
@@ -27,6 +27,6 @@ from understudy.run.settings import release_groups, run_config
 )
 def release(config: str | None, as_json: bool, resume: bool, **values: Any) -> None:
     """Make a Release of a private table: the only step that reads it."""
-    settings = with_output(run_config(given(values, config)))
+    settings = settings_of(values, config)
     with listener() as told:
         show_result(pipeline.release(settings, listener=told, resume=resume), as_json, table=False)

@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
-from understudy.cli.making import MAIN, method_of_words, method_option, run_groups, show_result, with_output
-from understudy.cli.options import ParametersCommand, config_option, given, json_option
+from understudy.cli.making import MAIN, method_of_words, method_option, run_groups, settings_of, show_result
+from understudy.cli.options import ParametersCommand, config_option, json_option
 from understudy.cli.output import listener
 from understudy.run import pipeline
-from understudy.run.settings import run_config
 
 
 def _ignored(args: Sequence[str]) -> tuple[str, ...]:
@@ -27,6 +26,6 @@ def _ignored(args: Sequence[str]) -> tuple[str, ...]:
 def run(config: str | None, as_json: bool, **values: Any) -> None:
     """Make a synthetic table from a private one: release, then generate. The same command resumes a run that was
     killed."""
-    settings = with_output(run_config(given(values, config)))
+    settings = settings_of(values, config)
     with listener() as told:
         show_result(pipeline.run(settings, listener=told), as_json, table=True)

@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from understudy.base.parameters import Free
-from understudy.cli.making import ADVISED, BUDGET, with_output
-from understudy.cli.options import ParametersCommand, config_option, given, json_option
+from understudy.cli.making import ADVISED, BUDGET, settings_of
+from understudy.cli.options import ParametersCommand, config_option, json_option
 from understudy.cli.output import answer, listener
 from understudy.methods.additions.topics.labelling import LabellingParameters
 from understudy.methods.additions.topics.plan import NAME as TOPICS
 from understudy.methods.registry import method_class
-from understudy.run.settings import Groups, ModelParameters, release_groups, run_config
+from understudy.run.settings import Groups, ModelParameters, release_groups
 
 
 def _topics_groups(_args: Sequence[str]) -> Groups:
@@ -49,7 +49,7 @@ def topics(config: str | None, as_json: bool, **values: Any) -> None:
     from understudy.report.topics import write_topics
     from understudy.run.topics import find_topics
 
-    settings = with_output(run_config({**given(values, config), "method": TOPICS}))
+    settings = settings_of({**values, "method": TOPICS}, config)
     with listener() as told:
         found = find_topics(settings, listener=told)
     assert found.folder is not None

@@ -26,11 +26,12 @@ from understudy.methods.shared.vocabulary import REAL, public_vocabulary
 from understudy.models.types import Message
 from understudy.release import Release
 from understudy.release.statement import Statement
+from understudy.schema.labels import present_labels
 from understudy.text.prompts.template import PromptTemplate, WritingParameters
 from understudy.text.records import Seed, SyntheticRecord
 from understudy.text.vocabulary.sampling import contrast_weights, sample_independent
 from understudy.text.vocabulary.shrinkage import LIKELY, SURE, KnownNoise, Posterior, shrink, sure_terms
-from understudy.text.vocabulary.terms import is_unwanted
+from understudy.text.vocabulary.terms import is_telling, is_unwanted
 from understudy.text.writing import Writer
 
 _CANDIDATES = 4
@@ -68,6 +69,7 @@ def generate(
         flatness=_FLATTER if release.schema.topics else 1.0,
         listed=release.arrays[REAL] if written else None,
         unwanted=unwanted_terms(parameters, release.terms),
+        telling=np.array([is_telling(term, parameters.tongue) for term in release.terms]) if written else None,
     )
     tools.say(_purpose(sequences) if written else _FOR_CLASSIFIERS)
     seeds = [
@@ -125,8 +127,13 @@ def released_noise(parameters: DPKPSParameters, statement: Statement) -> KnownNo
 def label_counts(parameters: DPKPSParameters, release: Release) -> tuple[list[float], float]:
     """Return, for each label, the sum of its noisy scores of the likeliest terms, which is proportional to its number
     of records, and the standard deviation of that sum's noise. Further terms would add noise."""
-    density, noise = release.arrays[DENSITY][:, :_COUNTED], released_noise(parameters, release.statement)
-    return density.sum(axis=1).tolist(), noise.std * math.sqrt(density.shape[1])
+    return label_weights(release.arrays[DENSITY], released_noise(parameters, release.statement))
+
+
+def label_weights(scores: NDArray[np.float64], noise: KnownNoise) -> tuple[list[float], float]:
+    """Return the sum of each label's scores of the likeliest terms, and the standard deviation of its noise."""
+    likeliest = scores[:, :_COUNTED]
+    return likeliest.sum(axis=1).tolist(), noise.std * math.sqrt(likeliest.shape[1])
 
 
 _COUNTED = 300
@@ -148,14 +155,23 @@ def lifts_of(parameters: DPKPSParameters, release: Release) -> tuple[tuple[int, 
 def sampling_scores(found: NDArray[np.float64], noise: KnownNoise) -> Posterior:
     """Return the weights by which terms are sampled, and the probability that each noisy score is real.
 
-    Terms of similar rank in V~ share a posterior, given the noisy scores ``found`` of all labels. Weights are expected
-    scores times the probability that they are real: otherwise too many of thousands of slightly likely terms would be
-    sampled. Without noise, weights are the scores, and those above 0 are real.
+    Terms of similar rank in V~ share a posterior, given the noisy scores ``found`` of all labels with records. Labels
+    without records share another: their noise must not make the others' terms less likely. Weights are expected scores
+    times the probability that they are real: otherwise too many of thousands of slightly likely terms would be sampled.
+    Without noise, weights are the scores, and those above 0 are real.
     """
     if noise.std > 0:
-        posterior = shrink(found, noise)
-        return Posterior(posterior.probability, posterior.probability * posterior.mean)
+        probability, mean, present = np.empty_like(found), np.empty_like(found), with_records(found, noise)
+        for rows in filter(np.any, (present, ~present)):
+            posterior = shrink(found[rows], noise)
+            probability[rows], mean[rows] = posterior.probability, posterior.probability * posterior.mean
+        return Posterior(probability, mean)
     return Posterior((found > 0).astype(np.float64), found)
+
+
+def with_records(scores: NDArray[np.float64], noise: KnownNoise) -> NDArray[np.bool_]:
+    """Return ``Bool[labels]``: which labels have records, by their noisy scores."""
+    return np.array(present_labels(*label_weights(scores, noise)))
 
 
 def sample_sequences(
@@ -170,6 +186,7 @@ def sample_sequences(
     flatness: float = 1.0,
     listed: NDArray[np.float64] | None = None,
     unwanted: NDArray[np.bool_] | None = None,
+    telling: NDArray[np.bool_] | None = None,
 ) -> list[NDArray[np.int64]]:
     """Sample, per label, ``Int64[counts[label], length]`` of distinct term indices, padded with -1.
 
@@ -183,6 +200,7 @@ def sample_sequences(
         listed: ``Float64[N]``: the probability that a term is in the texts, by its count. If given, only sure terms are
             sampled, and a label without any has empty sequences. If None, uncertain terms are sampled too.
         unwanted: ``Bool[N]``: terms that are sampled only for labels whose texts are full of them.
+        telling: ``Bool[N]``: terms with content. If given, each sequence has one, if its label has any.
     """
     if parameters.length > scores.shape[1]:
         raise ConfigError("Sequences cannot have more terms than the Release's vocabulary.", "Lower length.")
@@ -191,7 +209,7 @@ def sample_sequences(
     weights = contrast_weights(found.mean, contrast=parameters.contrast) ** flatness
     real, fewest = found.probability > LIKELY, 1
     if listed is not None:
-        real, fewest = sure_terms(found, listed), 0
+        real, fewest = sure_terms(found, listed, with_records(scores, noise)), 0
         weights = np.where(real, weights, 0.0)
     if unwanted is not None:
         least = _FULL * 2 / parameters.terms_per_record * found.mean.sum(axis=1, keepdims=True) + _SURELY * noise.std
@@ -205,6 +223,10 @@ def sample_sequences(
             continue
         rows = sample_independent(row, length=length, count=count, generator=generator, log_lifts=lifts)
         rows = cut_to_lengths(rows, shortest=parameters.shortest, generator=generator)
+        if telling is not None and (row[telling] > 0).any():
+            bare = np.flatnonzero(~(telling[rows] & (rows >= 0)).any(axis=1))
+            some = sample_independent(row * telling, length=1, count=count, generator=generator, log_lifts=lifts)
+            rows[bare, (rows[bare] >= 0).sum(axis=1) - 1] = some[bare, 0]
         sequences.append(np.pad(rows, ((0, 0), (0, parameters.length - length)), constant_values=-1))
     return sequences
 

@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -206,7 +207,7 @@ def _forecast(
     if facts.expected_records is not None:
         per_label = facts.expected_records / facts.labels.size
         weight = records_per_term(parameters)
-        share = floor * weight / facts.expected_records
+        share = RELEASED[parameters.noise] * counts * weight / facts.expected_records
         entries += [
             Fact("expected_records", facts.expected_records, f"{units} (as declared)"),
             Fact("vocabulary_share_to_stand_out", share, f"share of {units} that must use a term for it to be seen"),
@@ -219,18 +220,35 @@ def _forecast(
             seen = facts.expected_records * _COMMON / weight / sums[COLUMN_DENSITY].noise_std
             if drowned := [column.name for column in chosen if seen < column.size]:
                 warnings.append(_DROWNED.format(units=units, names=", ".join(drowned), share=_COMMON))
-    judged = verdict(parameters, noise, labels=facts.labels.size, records=facts.expected_records)
+    judged = verdict(parameters, noise, counts, labels=facts.labels.size, records=facts.expected_records, units=units)
     return Facts(tuple(entries), tuple(warnings), judged)
 
 
-def verdict(parameters: DPKPSParameters, noise: float, *, labels: int, records: float | None) -> Verdict:
-    """Return the verdict, given the standard deviation of a score's ``noise`` under a label, in units of weight 1.
+def verdict(
+    parameters: DPKPSParameters, noise: float, counts: float, *, labels: int, records: float | None, units: str
+) -> Verdict:
+    """Return the verdict, given the standard deviations of a score's ``noise`` under a label and of that on ``counts``
+    in all texts, in units of weight 1.
 
     A term in the share s of a label's n records has the score n s w, where w is what a record gives to each of its
-    terms. It can be seen if that is CLEAR standard deviations. Records are assumed to have S terms.
+    terms. It is above the noise if that is CLEAR standard deviations. Records are assumed to have S terms.
+
+    Words are lost by their counts, which have the smaller part of the budget: a word of one label needs RELEASED
+    standard deviations. With ``top_terms`` it depends on the other terms, too, so that no number is named.
     """
     texts = CLEAR * noise * records_per_term(parameters)
-    return Verdict.of("topics", texts=texts, labels=labels, records=records)
+    found = Verdict.of("topics", texts=texts, labels=labels, records=records)
+    if parameters.top_terms is not None:
+        return found
+    least = math.ceil(RELEASED[parameters.noise] * counts * records_per_term(parameters))
+    who = f"{least:,} {units}{' of a label or topic' if labels > 1 else ''}"
+    first = f"first {parameters.terms_per_record} vocabulary terms"
+    among = f"the {first} of each text" if units == "owners" else f"their {first}"
+    return replace(found, survives=f"words that at least {who} have among {among}")
+
+
+RELEASED: Mapping[NoiseKind, float] = {"gaussian": 3.5, "laplace": 5.0}
+"""Standard deviations of its count at which at least nine in ten terms are released and sure (benchmarks/README.md)."""
 
 
 def records_per_term(parameters: DPKPSParameters) -> float:

@@ -32,7 +32,7 @@ from understudy.base.errors import ConfigError, ReleaseError
 from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.additions.columns.variables import has_columns, variables_of
 from understudy.methods.base import Released, ReleaseTools
-from understudy.methods.dp_kps.generate import sampling_scores
+from understudy.methods.dp_kps.generate import label_weights, sampling_scores
 from understudy.methods.dp_kps.lifts import Lifts
 from understudy.methods.dp_kps.plan import (
     COLUMN_DENSITY,
@@ -57,6 +57,7 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import NoiseOrigin
 from understudy.privacy.verdict import at_least
 from understudy.release import Release
+from understudy.schema.labels import present_labels
 from understudy.text.vocabulary.sampling import contrast_weights
 from understudy.text.vocabulary.shrinkage import KnownNoise, likely_terms, noise_floor, shrink, top_terms
 from understudy.text.vocabulary.terms import BUILT_IN, is_english
@@ -115,7 +116,7 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
 
     matcher = TermMatcher(terms)
     arrays[DENSITY] = tools.measure(DENSITY, TermHistogram(plan.query(DENSITY), matcher), corpus).value
-    check = noise_check(parameters, arrays, plan, origin, vocabulary_size=len(vocabulary.terms))
+    check = noise_check(parameters, arrays, plan, origin, listed=counts)
     if any(charge.name == COLUMN_DENSITY for charge in plan.charges):
         places = phrase_columns(parameters, tools.columns)
         by_cell = ColumnTermHistogram(plan.query(COLUMN_DENSITY), matcher, columns=places)
@@ -131,6 +132,8 @@ def release(parameters: DPKPSParameters, corpus: BoundedCorpus, plan: Plan, tool
 
 SIGNIFICANT = 3.0
 """A score counts as signal above this many standard deviations of its noise."""
+_COMMON = 1000
+"""Terms at the head of the list that have weight together in any texts of its language."""
 
 
 def noise_check(
@@ -139,17 +142,22 @@ def noise_check(
     plan: Plan,
     origin: NoiseOrigin,
     *,
-    vocabulary_size: int,
+    listed: NDArray[np.float64],
 ) -> Facts:
     """Return how many values are above the noise, and a verdict on the release, which uses the total noisy weight of
     the records instead of their number. A term with the share f of a label's weight occurs in the share f m of its
     texts, if each has m terms; m is assumed to be half of S.
 
     The vocabulary's floor is the level that noise alone reaches for about one of all public terms; a score's floor is
-    three standard deviations. If hardly any term is above the floor, the verdict says so, whatever the other values.
+    three standard deviations. If hardly any term is above the floor, and the most frequent terms of the list have no
+    weight together, the verdict says so, whatever the other values.
+
+    Args:
+        listed: the noisy counts of the whole public list, its most frequent terms first.
     """
     units = f"{plan.unit.kind}s"
-    floor = noise_floor(plan.mechanism(VOCABULARY).noise_std, vocabulary_size)
+    std = plan.mechanism(VOCABULARY).noise_std
+    floor = noise_floor(std, listed.size)
     discovered = len(arrays.get(DISCOVERED, ()))
     counts = arrays["counts"][discovered:]
     above = int((counts > floor).sum())
@@ -164,9 +172,9 @@ def noise_check(
     multiplier = plan.mechanism(DENSITY).noise_multiplier
     noise, values = score_noise(parameters, multiplier), arrays[DENSITY]
     strong = values > SIGNIFICANT * noise
-    sampled_by = sampling_scores(values, known_noise(parameters, 0.0 if origin == "none" else multiplier))
-    weights = contrast_weights(sampled_by.mean, contrast=parameters.contrast)
-    share = (weights * strong).sum(axis=1) / weights.sum(axis=1)
+    known = known_noise(parameters, 0.0 if origin == "none" else multiplier)
+    sampled_by = contrast_weights(sampling_scores(values, known).mean, contrast=parameters.contrast)
+    share = (sampled_by * strong).sum(axis=1) / sampled_by.sum(axis=1)
     shares = tuple(round(float(number), 2) for number in share)
     alone = f"noise on a term's weight under a label (standard deviation; {units} with no other term)"
     entries += [
@@ -180,7 +188,12 @@ def noise_check(
     ]
     weight = at_least(float(values.sum()), noise * math.sqrt(values.size))
     records = 2 * weight * records_per_term(parameters) / parameters.terms_per_record
-    found = verdict(parameters, noise, labels=len(values), records=records).in_times(records)
-    if above + discovered < min(FEWEST, vocabulary_size / 10):
+    weights, deviation = label_weights(values, known)
+    others = [each for each, there in zip(weights, present_labels(weights, deviation), strict=True) if not there]
+    labels = len(values) - (0 if at_least(sum(others), deviation * math.sqrt(len(others))) else len(others))
+    found = verdict(parameters, noise, std, labels=labels, records=records, units=units).in_times(records)
+    common = listed[:_COMMON]
+    said = at_least(float(common.sum()), std * math.sqrt(common.size))
+    if not said and above + discovered < min(FEWEST, listed.size / 10):
         found = found.unsaid(parameters.tongue, expected=plan.forecast.verdict)
     return Facts(tuple(entries), verdict=found)

@@ -42,6 +42,7 @@ from understudy.methods.sec_pe.plan import (
     release_names,
     verdict,
 )
+from understudy.methods.shared.evolution.embeddings import EMBEDDING
 from understudy.models.types import Embedder
 from understudy.privacy.events import MixtureEvent
 from understudy.privacy.facts import Fact, Facts
@@ -145,7 +146,7 @@ def release(parameters: SecPEParameters, corpus: BoundedCorpus, plan: Plan, tool
     clusters = Clusters(stored["centres"], stored["sizes"])
     tools.say(f"{plural(clusters.shape[1], 'public cluster')} for each of {plural(clusters.shape[0], 'label')}.")
 
-    tools.say("Embedding the private texts: minutes for ten thousand on a few cores.")
+    tools.say(EMBEDDING)
     names = release_names(parameters)
     queries = {name: ClusterSums(plan.query(name), clusters, embedder, RESIDUAL_CLIP, SIZE_SHARE) for name in names}
     releases = [tools.measure(name, queries[name], corpus, rates=sampling.rates).value for name in names]
@@ -169,7 +170,7 @@ def public_clusters(
     parameters: SecPEParameters, corpus: BoundedCorpus, sampling: SamplingRates, tools: Preparation
 ) -> Clusters:
     """Make clusters of the public texts before anything is charged, so that failures cost nothing."""
-    tools.say("Embedding the public texts and making clusters of them: minutes for ten thousand on a few cores.")
+    tools.say("Embedding the public texts and making clusters of them. Ten thousand take minutes on a few cores.")
     embedder = needed(tools.embedder)
     if parameters.records_without_secrets_are_public:
         found = list(_without_secrets(corpus, sampling, embedder))

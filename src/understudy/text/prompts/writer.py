@@ -9,7 +9,7 @@ from functools import cache
 from itertools import cycle, islice, pairwise
 
 from understudy.models.types import Message
-from understudy.text.vocabulary.terms import load_vocabulary
+from understudy.text.vocabulary.terms import is_telling, load_vocabulary
 
 ANSWERS = 4
 """Answers to each seed by default, the best of which is kept: two around its four rarest phrases, two around pairs.
@@ -40,15 +40,18 @@ def _ranks() -> dict[str, int]:
 
 
 def choices(phrases: Sequence[str], answers: int) -> list[tuple[str, ...]]:
-    """Return the phrases to ask for in each of a seed's answers, in the seed's order: its four rarest, then pairs.
+    """Return the phrases to ask for in each of a seed's answers, in the seed's order: its four rarest, then pairs, each
+    with a phrase that has content.
 
     >>> choices(["when", "mastercard", "get", "pin", "accepted"], 3)
     [('mastercard', 'get', 'pin', 'accepted'), ('mastercard', 'pin'), ('pin', 'accepted')]
+    >>> choices(["guitar", "looking", "know"], 3)
+    [('guitar', 'looking', 'know'), ('guitar', 'looking'), ('guitar', 'looking', 'know')]
     """
     rank = _ranks()
     ordered = sorted(phrases, key=lambda phrase: rank.get(phrase, len(rank)), reverse=True)
     four, three = ([phrase for phrase in phrases if phrase in ordered[:count]] for count in (4, 3))
-    pairs = pairwise(three) if len(three) > 2 else [three]
+    pairs = [pair for pair in pairwise(three) if any(map(is_telling, pair))] if len(three) > 2 else [three]
     return list(islice(cycle([tuple(four), *map(tuple, pairs)]), answers))
 
 

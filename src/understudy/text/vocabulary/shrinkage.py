@@ -115,21 +115,21 @@ def rank_bins(size: int) -> Iterator[slice]:
         first, end = end, 2 * end
 
 
-def sure_terms(scores: Posterior, listed: Values) -> NDArray[np.bool_]:
+def sure_terms(scores: Posterior, listed: Values, present: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return ``Bool[labels, N]``: the terms that the texts contain with a probability of at least SURE, and that more
     likely than not belong to the label.
 
     A term has two independent measurements: its count in all texts, by which it is real with the probability
     ``listed``, and its score under each label. If no text contains it, all of its scores are noise. So by Bayes
 
-        odds = listed / (1 - listed) * product over labels of (1 - share) / (1 - probability)
+        odds = listed / (1 - listed) * product over ``present`` labels of (1 - share) / (1 - probability)
 
     where share, the prior of each score's probability, is the mean of the scores of terms of similar rank.
     """
     real = np.clip(listed, _UNSURE, 1 - _UNSURE)
     odds = np.log(real) - np.log1p(-real)
     for ranks in rank_bins(scores.probability.shape[1]):
-        here = np.minimum(scores.probability[:, ranks], 1 - _UNSURE)
+        here = np.minimum(scores.probability[present, ranks], 1 - _UNSURE)
         share = min(float(here.mean()), 1 - _UNSURE)
         odds[ranks] += (np.log1p(-share) - np.log1p(-here)).sum(axis=0)
     sure: NDArray[np.bool_] = (odds >= math.log(SURE / (1 - SURE))) & (scores.probability > LIKELY)

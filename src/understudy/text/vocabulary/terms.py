@@ -195,6 +195,19 @@ def load_stop_words(source: str | Path | None) -> frozenset[str]:
     return frozenset(word for line in lines for word in split_words(line))
 
 
+_listed = lru_cache(maxsize=4)(load_stop_words)
+
+
+def is_telling(term: str, tongue: str = "en") -> bool:
+    """Return whether ``term`` has content: whether one of its words is in no stop word list of its language, of which
+    the package stop-words has longer ones than the built-in list.
+
+    >>> is_telling("know"), is_telling("which"), is_telling("guitar"), is_telling("looking for strings")
+    (False, False, True, True)
+    """
+    return not set(split_words(term)) <= _listed(tongue)
+
+
 def stop_word_languages(source: str | None) -> tuple[str, ...]:
     """Return the languages whose stop words ``source`` names; none for a file or the built-in English list."""
     if source != ALL_LANGUAGES and source not in LANGUAGES:

@@ -15,14 +15,7 @@ from toys import relabelled, toy
 
 from understudy.base.errors import ConfigError
 from understudy.evaluate.metrics.sample import Sample
-from understudy.evaluate.metrics.utility.classifiers import (
-    accuracy_interval,
-    kind_named,
-    macro_f1,
-    macro_f1_interval,
-    measure_classifiers,
-    measure_columns,
-)
+from understudy.evaluate.metrics.utility import classifiers
 from understudy.evaluate.metrics.utility.fitting import Predict
 from understudy.evaluate.metrics.value import MAJORITY, REAL, REAL_ALL, SYNTHETIC, MetricValue
 from understudy.schema.columns import declared_columns
@@ -50,7 +43,7 @@ def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_kind_learns_a_separable_problem_from_every_table() -> None:
-    values = measure_classifiers(
+    values = classifiers.measure_classifiers(
         toy(150, seed=1), toy(60, seed=2), {"synthetic": toy(60, seed=3), "baseline": toy(30, seed=4)}, seeds=2, **ALL
     )
     tables = {"synthetic": 60, "baseline": 30, "real": 60, "real (all)": 150}
@@ -69,7 +62,9 @@ def test_every_kind_learns_a_separable_problem_from_every_table() -> None:
 def test_labels_that_say_nothing_teach_nothing() -> None:
     synthetic = toy(300, seed=3)
     shuffled = np.random.default_rng(0).permutation(np.array(synthetic.labels)).tolist()
-    values = measure_classifiers(None, toy(600, seed=2), {"synthetic": relabelled(synthetic, shuffled)}, kinds=ALONE)
+    values = classifiers.measure_classifiers(
+        None, toy(600, seed=2), {"synthetic": relabelled(synthetic, shuffled)}, kinds=ALONE
+    )
     for each in values:
         assert each.value is not None
         assert 0.15 < each.value < 0.55, each.settings  # by chance a third; 12 standard errors of the test
@@ -81,7 +76,7 @@ def test_accuracy_is_that_of_scikit_learn() -> None:
 
     synthetic, test = toy(40, seed=3, noise=0.8), toy(200, seed=2, noise=0.8)
     model = LogisticRegression(C=10, max_iter=2000).fit(synthetic.embeddings, synthetic.labels)
-    values = measure_classifiers(None, test, {"synthetic": synthetic}, kinds=["embedding"])
+    values = classifiers.measure_classifiers(None, test, {"synthetic": synthetic}, kinds=["embedding"])
     assert numbers(values) == pytest.approx(
         [
             model.score(test.embeddings, test.labels),
@@ -98,13 +93,13 @@ def test_no_classifier_of_synthetic_texts_sees_a_test_text_or_a_real_one(monkeyp
     monkeypatch.setattr(TfidfVectorizer, "fit_transform", lambda self, texts: seen.extend(texts) or fit(self, texts))
     synthetic, test = toy(30, seed=1), toy(30, seed=2)
     marked = Sample(tuple(f"{text} onlyinthetest" for text in test.texts), test.labels, test.embeddings)
-    measure_classifiers(None, marked, {"synthetic": synthetic}, kinds=["tf-idf"])
+    classifiers.measure_classifiers(None, marked, {"synthetic": synthetic}, kinds=["tf-idf"])
     assert seen == list(synthetic.texts)
 
 
 def test_a_seed_repeats_all_figures_and_another_gives_others() -> None:
     def measured(seed: int) -> list[dict]:
-        values = measure_classifiers(
+        values = classifiers.measure_classifiers(
             toy(80, seed=1, noise=0.9), toy(90, seed=2, noise=0.9), {"s": toy(30, seed=3)}, seed=seed, seeds=2, **ALL
         )
         return list(values)
@@ -125,7 +120,7 @@ def test_global_random_numbers_and_threads_stay_as_they_were() -> None:
     torch.manual_seed(4)
     np.random.seed(4)  # noqa: NPY002
     threads, grad = torch.get_num_threads(), torch.is_grad_enabled()
-    measure_classifiers(None, toy(20, seed=2), {"s": toy(30, seed=3)}, seeds=1, **ALL)
+    classifiers.measure_classifiers(None, toy(20, seed=2), {"s": toy(30, seed=3)}, seeds=1, **ALL)
     assert (torch.rand(1).item(), np.random.rand()) == expected  # noqa: NPY002
     assert (torch.get_num_threads(), torch.is_grad_enabled()) == (threads, grad)
 
@@ -137,14 +132,14 @@ def test_macro_f1_is_that_of_scikit_learn() -> None:
     for most in (2, 3, 14):
         truth, predicted = generator.integers(most, size=200), generator.integers(most + 1, size=200)
         expected = f1_score(truth, predicted, average="macro", labels=np.unique(truth), zero_division=0)
-        assert macro_f1(truth, predicted) == pytest.approx(expected)
+        assert classifiers.macro_f1(truth, predicted) == pytest.approx(expected)
 
 
 def test_one_classifier_has_the_interval_of_its_test_texts() -> None:
     truth = np.zeros(50, dtype=np.int64)
     predicted = (np.arange(50) >= 40).astype(np.int64)
     wilson = binomtest(40, 50).proportion_ci(0.95, method="wilson")
-    found = accuracy_interval(truth, [predicted])
+    found = classifiers.accuracy_interval(truth, [predicted])
     assert (found.low, found.high) == pytest.approx((wilson.low, wilson.high))
     assert found.method == "Wilson, 50 trials"
 
@@ -156,7 +151,7 @@ def test_several_classifiers_add_what_seeds_do_at_a_right_angle() -> None:
     values = np.array(rights) / 100
     mean, reach = values.mean(), t.ppf(0.975, 2) * values.std(ddof=1) / math.sqrt(3)
     wilson = binomtest(77, 100).proportion_ci(0.95, method="wilson")
-    found = accuracy_interval(truth, predictions)
+    found = classifiers.accuracy_interval(truth, predictions)
     assert found.low == pytest.approx(mean - math.hypot(mean - wilson.low, reach))
     assert found.high == pytest.approx(min(1, mean + math.hypot(wilson.high - mean, reach)))
     assert found.method == "Wilson, 100 trials and t over 3 seeds"
@@ -170,7 +165,7 @@ def test_intervals_hold_the_true_accuracy_about_as_often_as_they_say() -> None:
         truth = np.zeros(80, dtype=np.int64)
         hardness = generator.random(80)  # shared by all classifiers: a hard text is hard for all
         predictions = [(hardness > generator.normal(0.8, 0.03)).astype(np.int64) for _ in range(4)]
-        interval = accuracy_interval(truth, predictions)
+        interval = classifiers.accuracy_interval(truth, predictions)
         held += interval.low <= 0.8 <= interval.high
     assert held / 400 > 0.93
 
@@ -179,12 +174,12 @@ def test_the_interval_of_macro_f1_holds_its_value_and_is_repeated_by_its_seed() 
     generator = np.random.default_rng(0)
     truth = generator.integers(3, size=200)
     predictions = [np.where(generator.random(200) < 0.7, truth, generator.integers(3, size=200)) for _ in range(3)]
-    mean = np.mean([macro_f1(truth, each) for each in predictions])
-    found = macro_f1_interval(truth, predictions, seed=1)
+    mean = np.mean([classifiers.macro_f1(truth, each) for each in predictions])
+    found = classifiers.macro_f1_interval(truth, predictions, seed=1)
     assert found.low < mean < found.high
-    assert found == macro_f1_interval(truth, predictions, seed=1)
-    assert found != macro_f1_interval(truth, predictions, seed=2)
-    alone = macro_f1_interval(truth, predictions[:1], seed=1)
+    assert found == classifiers.macro_f1_interval(truth, predictions, seed=1)
+    assert found != classifiers.macro_f1_interval(truth, predictions, seed=2)
+    alone = classifiers.macro_f1_interval(truth, predictions[:1], seed=1)
     assert alone.method == "bootstrap over the test texts, 200 resamples"
 
 
@@ -201,7 +196,7 @@ def table(count: int, *, wrong: bool = False, ones: int = 2) -> Sample:
 
 def test_a_column_is_learned_from_each_table_s_own_texts_and_tested_on_real_ones() -> None:
     tables = {SYNTHETIC: table(20, wrong=True), "bare": Sample(("heart",), ("x",))}
-    values = list(measure_columns(table(60), table(40, ones=4), tables, seed=0))
+    values = list(classifiers.measure_columns(table(60), table(40, ones=4), tables, seed=0))
     found = {(each.of, each.metric.name): each for each in values if each.settings["column"] == "ward"}
     accuracy = {of: each.value for (of, name), each in found.items() if name == "column_accuracy"}
     assert accuracy == {SYNTHETIC: 0, REAL: 1, REAL_ALL: 1, MAJORITY: 0.75}
@@ -214,7 +209,7 @@ def test_a_column_is_learned_from_each_table_s_own_texts_and_tested_on_real_ones
 
 
 def test_a_column_of_one_value_is_left_out_with_a_note() -> None:
-    values = list(measure_columns(table(20), table(20), {SYNTHETIC: table(30)}, seed=0))
+    values = list(classifiers.measure_columns(table(20), table(20), {SYNTHETIC: table(30)}, seed=0))
     night = [each for each in values if each.settings["column"] == "night"]
     assert {(each.value, each.note) for each in night} == {(None, "All real rows have one value.")}
     assert {each.of for each in values} == {SYNTHETIC, REAL_ALL, MAJORITY}  # there are not more real rows
@@ -224,7 +219,7 @@ def test_training_works_where_gradients_are_off() -> None:
     import torch
 
     with torch.inference_mode():
-        values = measure_classifiers(None, toy(30, seed=2), {"s": toy(60, seed=3)}, seeds=1, **ALL)
+        values = classifiers.measure_classifiers(None, toy(30, seed=2), {"s": toy(60, seed=3)}, seeds=1, **ALL)
     assert all(each.value is not None and each.value > 0.8 for each in values)
 
 
@@ -251,14 +246,14 @@ def minds_others(predict: Predict, test: Sample) -> bool:
 
 @pytest.mark.parametrize("kind", ALONE)
 def test_a_text_has_its_class_whatever_texts_are_beside_it(kind: str) -> None:
-    labels, predict = kind_named(kind).train(hard(60, seed=1), seed=0)
+    labels, predict = classifiers.kind_named(kind).train(hard(60, seed=1), seed=0)
     test = hard(150, seed=2)
     assert set(predict(test).tolist()) == set(range(len(labels)))
     assert not minds_others(predict, test)
 
 
 def test_a_classifier_that_takes_off_the_mean_of_its_test_texts_is_caught() -> None:
-    _, predict = kind_named("embedding").train(hard(60, seed=1), seed=0)
+    _, predict = classifiers.kind_named("embedding").train(hard(60, seed=1), seed=0)
 
     def centred(sample: Sample) -> np.ndarray:
         assert sample.embeddings is not None
@@ -268,7 +263,7 @@ def test_a_classifier_that_takes_off_the_mean_of_its_test_texts_is_caught() -> N
 
 
 def answers(kind: str, train: Sample, test: Sample, *, seed: int = 0) -> list[str]:
-    labels, predict = kind_named(kind).train(train, seed=seed)
+    labels, predict = classifiers.kind_named(kind).train(train, seed=seed)
     return [labels[each] for each in predict(test)]
 
 
@@ -285,7 +280,7 @@ def test_no_texts_have_no_answers(kind: str) -> None:
 
 
 def measured_on(synthetic: Sample, test: Sample | None = None, real: Sample | None = None) -> tuple[MetricValue, ...]:
-    return measure_classifiers(real, test or toy(30, seed=2), {"synthetic": synthetic}, seeds=2, **ALL)
+    return classifiers.measure_classifiers(real, test or toy(30, seed=2), {"synthetic": synthetic}, seeds=2, **ALL)
 
 
 def test_training_texts_of_one_label_make_a_classifier_that_always_gives_it() -> None:
@@ -336,7 +331,7 @@ def test_fewer_real_texts_than_synthetic_ones_are_all_taken_and_told() -> None:
 
 def test_texts_without_a_word_get_the_commonest_label() -> None:
     synthetic = Sample(("?", "!", "", "- -"), ("sea", "sky", "sky", "soil"))
-    accuracy, _ = measure_classifiers(None, toy(30, seed=2), {"synthetic": synthetic}, kinds=["tf-idf"])
+    accuracy, _ = classifiers.measure_classifiers(None, toy(30, seed=2), {"synthetic": synthetic}, kinds=["tf-idf"])
     assert accuracy.value == pytest.approx(1 / 3)
 
 
@@ -352,7 +347,7 @@ def test_texts_without_a_word_get_the_commonest_label() -> None:
 def test_what_cannot_be_measured_is_one_clear_error(options: dict, message: str) -> None:
     arguments = {"train_real": None, "test_real": toy(9), "synthetic": {"s": toy(9, seed=1)}, **options}
     with pytest.raises(ConfigError, match=message):
-        measure_classifiers(**arguments)
+        classifiers.measure_classifiers(**arguments)
 
 
 def test_an_empty_label_is_a_label() -> None:

@@ -208,7 +208,7 @@ def test_nothing_is_embedded_before_it_is_asked_for_and_then_it_is_said_once(tmp
     for _ in range(2):
         whole(embeddings)
     whole(built(tmp_path, Untouchable(), said=said))
-    assert said == ["Embedding the private texts: minutes for ten thousand on a few cores."]
+    assert said == ["Embedding the private texts. Ten thousand take minutes on a few cores."]
 
 
 @pytest.mark.parametrize("some", [Records(()), NoRecord()], ids=["none", "empty"])

@@ -88,7 +88,7 @@ def test_no_count_is_below_what_noise_alone_reaches() -> None:
 
 
 def test_scores_and_margins_are_those_of_the_nearest_mean() -> None:
-    guide, texts = summed(LABELS, noise=2.0), unit(60, 5)
+    guide, texts = summed(LABELS, noise=0.5), unit(60, 5)
     labels = np.arange(60) % 3
     apart = ((texts[:, None].astype(np.float64) - guide.means[None]) ** 2).sum(axis=2)
     assert guide.scores(texts).argmax(axis=1).tolist() == apart.argmin(axis=1).tolist()
@@ -126,6 +126,28 @@ def test_sums_of_any_size_give_finite_means(number: float, noise: float) -> None
         guide = Guide(changed, noise)
         assert np.isfinite(guide.means).all()
         assert ((guide.reliability >= 0) & (guide.reliability <= 1)).all()
+
+
+@pytest.mark.parametrize("few", [0, 5])
+def test_labels_without_records_decide_nothing_about_the_texts_of_others(few: int) -> None:
+    """Five of eight declared labels have no records, or few."""
+    directions, labels = unit(8, 1), np.arange(300) % 3
+    texts = directions[labels] / 8 + unit(300, 2)
+    for seed in range(5):
+        sizes = [400] * 3 + [few] * 5
+        every = [around(direction, 400, 9)[:size] for direction, size in zip(directions, sizes, strict=True)]
+        guide = summed(every, noise=3.0, seed=seed)
+        three = Guide(guide.sums[:3], guide.noise_std)
+        margins = three.margins(texts, labels)
+        assert 0.6 < (margins > 0).mean() < 0.95
+        assert guide.margins(texts, labels) == pytest.approx(margins)
+        assert chosen(choose(guide, texts, labels, [9] * 3 + [0] * 5))[:3] == chosen(
+            choose(three, texts, labels, [9] * 3)
+        )
+        assert level(guide) == level(three)
+        choice = choose(guide, texts, np.arange(300) % 8, [5] * 8)
+        assert [len(each) for each in choice.chosen] == [5] * 8
+        assert choice.confirmed <= 3 * 38, "texts of the others are not said to match"
 
 
 # -- choosing by a guide ----------------------------------------------------------------------------------------------

@@ -40,8 +40,8 @@ METHODS: dict[str, dict[str, Any]] = {
     },
 }
 GAUSSIAN = ("dp-kps gaussian", "aug-pe", "aug-pe noisy", "seq-pate")
+# Their calibration composes privacy loss distributions.
 SLOW = ("few-shot", "dp-finetune")
-"""Their calibration composes privacy loss distributions."""
 
 
 def plan_of(values: dict[str, Any]) -> Plan:

@@ -16,8 +16,8 @@ from understudy.schema.labels import LabelSet
 
 SIZES = (4, 4, 4, 4)
 PAIRS = tuple(combinations(range(4), 2))
+# What independence gives: so much that noise costs its mean in each of 16 cells.
 FULL = [np.full((4, 4), 1000.0)] * 6
-"""What independence gives: so much that noise costs its mean in each of 16 cells."""
 SCORES = np.array([500.0, 400.0, -200.0, 450.0, -900.0, -300.0])
 
 

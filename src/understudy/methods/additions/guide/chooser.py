@@ -47,7 +47,8 @@ class GuidedChooser:
 
     def agreement(self, texts: Sequence[str], labels: Sequence[int]) -> float:
         """Return the share of texts that match their label (see :class:`~understudy.methods.facts.Chooser`)."""
-        margins = self.guide.margins(self._vectors(texts), np.asarray(labels, dtype=np.int64))
+        known = np.asarray(labels, dtype=np.int64)
+        margins = self.guide.margins(self._vectors(texts), known)[self.guide.present[known]]
         return float(np.mean(margins > 0)) if len(margins) else 1.0
 
     def choose_records(self, records: Sequence[SyntheticRecord], counts: Sequence[int]) -> list[SyntheticRecord]:

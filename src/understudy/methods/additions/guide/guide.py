@@ -21,6 +21,7 @@ from understudy.models.types import Embedder
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.verdict import Verdict
 from understudy.release import Release
+from understudy.schema.labels import present_labels
 
 Vectors = NDArray[np.float32]
 _LEAST = 1e-9
@@ -47,13 +48,19 @@ class Guide:
         return np.maximum(self.sums[:, 0] / COUNT_WEIGHT, max(1.0, 2 * noise))
 
     @cached_property
+    def present(self) -> NDArray[np.bool_]:
+        """Return ``Bool[labels]``: which labels have records. The others' sums are only noise, and no text is compared
+        with them."""
+        return np.array(present_labels((self.sums[:, 0] / COUNT_WEIGHT).tolist(), self.noise_std / COUNT_WEIGHT))
+
+    @cached_property
     def means(self) -> NDArray[np.float64]:
         """Return ``Float64[labels, d]``: the labels' means, shrunk towards :attr:`centre`."""
         return self.centre + self.reliability[:, None] * (self._noisy - self.centre)
 
     @property
     def centre(self) -> NDArray[np.float64]:
-        """Return ``Float64[d]``: the mean over labels, weighted by how well each is known."""
+        """Return ``Float64[d]``: the mean over labels with records, weighted by how well each is known."""
         return self._fitted[0]
 
     @property
@@ -68,13 +75,13 @@ class Guide:
         return found
 
     def margins(self, vectors: Vectors, labels: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return how much better each text matches its label than any other: ``Float64[n]``; infinite if there is one
-        label."""
+        """Return how much better each text matches its label than any other with records: ``Float64[n]``; infinite if
+        its label has none, or no other has any."""
         scores = self.scores(vectors)
         own = np.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
         np.put_along_axis(scores, labels[:, None], -np.inf, axis=1)
-        found: NDArray[np.float64] = own - scores.max(axis=1)
-        return found
+        others = scores[:, self.present].max(axis=1)
+        return np.where(self.present[labels], own - others, np.inf)
 
     @cached_property
     def _noisy(self) -> NDArray[np.float64]:
@@ -84,20 +91,21 @@ class Guide:
     def _fitted(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute centre and reliability, with the variance between labels at which the weighted squares of the
         distances from the centre add up to their degrees of freedom (Paule and Mandel 1982)."""
-        noise = (self.noise_std / (VECTOR_WEIGHT * self.counts)) ** 2
+        every = (self.noise_std / (VECTOR_WEIGHT * self.counts)) ** 2
+        noise, means = every[self.present], self._noisy[self.present]
 
         def fitted(between: float) -> tuple[NDArray[np.float64], float]:
             weights = 1 / (between + noise)
-            centre = weights @ self._noisy / weights.sum()
-            return centre, float(weights @ ((self._noisy - centre) ** 2).mean(axis=1)) - (len(noise) - 1)
+            centre = weights @ means / weights.sum()
+            return centre, float(weights @ ((means - centre) ** 2).mean(axis=1)) - (len(noise) - 1)
 
-        low, high = _LEAST, _LEAST + float(self._noisy.var(axis=0).mean()) * len(noise)
+        low, high = _LEAST, _LEAST + float(means.var(axis=0).mean()) * len(noise)
         if fitted(low)[1] <= 0:
             high = low
         for _ in range(_ROUNDS):
             middle = math.sqrt(low * high)
             low, high = (middle, high) if fitted(middle)[1] > 0 else (low, middle)
-        return fitted(high)[0], high / (high + noise)
+        return fitted(high)[0], np.where(self.present, high / (high + every), 0.0)
 
 
 def noise_check(guide: Guide, *, rate: float = 1.0) -> Facts:
@@ -108,7 +116,7 @@ def noise_check(guide: Guide, *, rate: float = 1.0) -> Facts:
     if len(shares) == 1:
         return Facts((records,))
     reliability = Fact("guide_reliability", shares, "how reliably the labels differ (1 = no noise)")
-    known = max(float(guide.reliability.mean()), _LEAST)
+    known = max(float(guide.reliability[guide.present].mean()), _LEAST)
     return Facts((records, reliability), verdict=Verdict.of("labels", least=math.sqrt((1 - known) / known)))
 
 
@@ -193,7 +201,7 @@ def choose(guide: Guide, vectors: Vectors, labels: NDArray[np.int64], counts: Se
             pool = np.concatenate([pool, others[np.argsort(-margins[others], kind="stable")][: count - len(pool)]])
         target = middle + CONTRAST * (guide.means[label] - guide.centre)
         chosen.append(pool[herd(vectors[pool], target, count)])
-    return Choice(tuple(chosen), int(confirmed.sum()))
+    return Choice(tuple(chosen), int((confirmed & guide.present[labels]).sum()))
 
 
 def herd(vectors: Vectors, target: NDArray[np.float64], count: int) -> NDArray[np.int64]:

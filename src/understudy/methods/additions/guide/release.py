@@ -16,12 +16,14 @@ from understudy.methods.additions.guide.guide import Guide, noise_check
 from understudy.methods.additions.guide.plan import GUIDE
 from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.base import Released, ReleaseTools, needed
+from understudy.methods.shared.evolution.embeddings import EMBEDDING
 from understudy.privacy.plan import Plan
 
 
 def release(corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
     """Release a guide of the private records."""
     embedder = needed(tools.embedder)
+    tools.say(EMBEDDING)
     measured = tools.measure(GUIDE, GuideSums(plan.query(GUIDE), embedder, tools.dimension), corpus)
     mechanism = plan.mechanism(GUIDE)
     std = 0.0 if measured.seal.noise == "none" else mechanism.noise_std

@@ -36,7 +36,7 @@ _UNIT_NORMS = (int(0.98 * STEPS), int(1.02 * STEPS))  # lengths that count as 1;
 _BEYOND = 5000.0  # a coordinate that no vector of length 1 has: replaces NaN and infinity
 _FILE = "embeddings.bin"
 _FORMAT = 1
-_EMBEDDING = "Embedding the private texts: minutes for ten thousand on a few cores."
+EMBEDDING = "Embedding the private texts. Ten thousand take minutes on a few cores."
 _HEADER = struct.Struct("<32sqq")  # digest of the file's content, dimension, records
 
 
@@ -115,7 +115,7 @@ class PrivateEmbeddings:
             yield function(self)
         else:
             assert is_divided(self.records)
-            self._say_once(_EMBEDDING)
+            self._say_once(EMBEDDING)
             made = partial(_of_part, self.embedder, self.folder, self.key, self.rows, self.label, function)
             yield from self.records.map(made)
 
@@ -172,7 +172,7 @@ class PrivateEmbeddings:
             raise storage_error(self.folder, error) from None
 
     def _written(self, path: Path, digest: bytes) -> _File:
-        self.say(_EMBEDDING)
+        self.say(EMBEDDING)
         dimension = embed_texts(self.embedder, ["a public text"]).shape[1]  # known even without a record
         count = 0
         with atomic_file(path, mode=PRIVATE_MODE) as stream:
