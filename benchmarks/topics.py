@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -39,8 +39,8 @@ from understudy.methods.additions.topics.centres import (
     next_centres,
 )
 from understudy.methods.additions.topics.labelling import CELL_ROUNDS, ROUNDS, SIZES, VOTES, sums_name
-from understudy.methods.additions.topics.plan import SHARES
-from understudy.methods.additions.topics.release import TopicSizes, TopicSums, candidate_vectors
+from understudy.methods.additions.topics.plan import CANDIDATES, SHARES
+from understudy.methods.additions.topics.release import NearestSaid, TopicSizes, TopicSums, candidate_vectors
 from understudy.methods.shared.evolution.embeddings import Block, private_vectors
 from understudy.methods.shared.specs import LabelCountsSpec, VotesSpec
 from understudy.methods.shared.votes import VoteHistogram
@@ -48,6 +48,7 @@ from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import COUNT_GRID
 from understudy.privacy.unit import Unit
+from understudy.text.vocabulary.terms import load_vocabulary
 
 UNIT = Unit("record")
 SETS = ("banking77", "sgd", "dbpedia14", "ag_news", "trec")
@@ -70,10 +71,11 @@ class Votes:
     cast: NDArray[np.float64]
 
     @classmethod
-    def of(cls, vectors: NDArray[np.float32], terms: NDArray[np.int16]) -> Votes:
+    def of(cls, texts: list[str], vectors: NDArray[np.float32], terms: NDArray[np.int16]) -> Votes:
         grid = private_vectors(vectors)
-        query = VoteHistogram(VotesSpec(UNIT), terms, np.zeros(len(terms), np.int32), distance="centred")
-        return cls(grid, terms, query.of_batch(block(grid)) / COUNT_GRID)
+        query = VoteHistogram(VotesSpec(UNIT), terms, np.arange(len(terms), dtype=np.int32), distance="centred")
+        said = NearestSaid(load_vocabulary().terms[:CANDIDATES], terms, english=True)(texts, grid)
+        return cls(grid, terms, query.of_batch(replace(block(grid), labels=said)) / COUNT_GRID)
 
     def topics(self, topics: int, epsilon: str, seed: int) -> tuple[NDArray[np.int32], int]:
         """The topic of each record, as ``topics.release.find`` finds them; and how many stand clear of the noise."""
@@ -110,7 +112,7 @@ def rows(options: argparse.Namespace, embedder: KeptEmbedder) -> Iterator[Row]:
     for name in options.set:
         texts, labels = table(name, options.records)
         vectors = embedder.embed(texts)
-        votes = Votes.of(vectors, candidate_vectors(embedder))
+        votes = Votes.of(texts, vectors, candidate_vectors(embedder))
         embedder.save()
         for topics in options.topics:
             plain = [

@@ -14,13 +14,14 @@ import click
 import pytest
 import yaml
 from click.shell_completion import BashComplete
-from clinic import FakeChat, flags, settings
+from clinic import FakeChat, flags, rows, settings, write_csv
 from run_fixtures import Command, UseChat
 
 from understudy.base import yaml_text
 from understudy.cli import VERBS, cli, output
 from understudy.cli.environment import TypedOption, must_be_typed, variable
 from understudy.cli.options import ParametersCommand, options_of
+from understudy.ledger import location
 from understudy.methods.registry import method_class, method_names
 from understudy.run.settings import RUN_GROUPS
 from understudy.text.prompts.writer import ANSWERS
@@ -60,6 +61,66 @@ def test_a_flag_wins_over_its_variable_and_a_variable_over_the_file(
     plan = json.loads(understudy(*PLAN, "--records", "7", "--json").out)
     assert plan["budget"]["epsilon"] == "2"
     assert plan["generation"]["entries"][0]["value"] == 7
+
+
+@pytest.fixture
+def ledgers_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A ledger that is named and missing is an error, as for users."""
+    monkeypatch.setattr("understudy.ledger.ledger.begins_by_itself", location.begins_by_itself)
+    monkeypatch.setenv("UNDERSTUDY_LEDGER", str(tmp_path / "gone" / "ledger.sqlite"))
+    return tmp_path / "gone"
+
+
+def test_an_error_names_the_place_that_sets_an_option_unless_it_was_typed(
+    tmp_path: Path, understudy: Command, given: Callable[..., None], ledgers_are_named: Path
+) -> None:
+    file, table = tmp_path / "run.yaml", str(write_csv(tmp_path / "notes.csv", rows(4)))
+    file.write_text(yaml.safe_dump({"data": table, "text": "note", "label": "department", "epsilon": 1}), "utf-8")
+    given(labels="cardiology,other")
+    topics = ("topics", "--config", str(file), "--output", str(tmp_path / "out"))
+    last = ["Set in run.yaml: label.", "Set in the environment: UNDERSTUDY_LABELS."]
+    assert understudy(*topics, code=2).err.splitlines()[-2:] == last
+    assert understudy(*topics, "--label", "note", code=2).err.splitlines()[-1:] == last[1:]
+    cure = json.loads(understudy(*topics, "--log-json", code=2).err.splitlines()[-1])["cure"]
+    assert cure.splitlines()[1:] == last
+    for verb in (("ledger", "show"), ("ledger", "open", "notes", "--epsilon", "1", "--delta", "0")):
+        assert understudy(*verb, code=5).err.splitlines()[-1] == "Set in the environment: UNDERSTUDY_LEDGER."
+        assert "Set in" not in understudy(*verb, "--ledger", str(tmp_path / "no.sqlite"), code=5).err
+
+
+def test_a_ledger_that_is_named_and_missing_is_told_before_anything_is_loaded(
+    tmp_path: Path, understudy: Command, ledgers_are_named: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(*_: object, **__: object) -> None:
+        raise AssertionError("a model was loaded")
+
+    for kind in ("chat", "embedder"):
+        monkeypatch.setattr(f"understudy.models.catalog.load_{kind}", load)
+    write_csv(tmp_path / "notes.csv", rows(4))
+    table = ("--data", str(tmp_path / "notes.csv"), "--text", "note", "--language", "en", "--delta", "1e-6")
+    table += ("--output", str(tmp_path / "out"))
+    for words in (("plan", *table, "--epsilon", "1"), ("check", *table, "--epsilon", "1"), ("check", *table)):
+        said = understudy(*words, code=0)
+        assert "Warning: There is no ledger at" in said.out + said.err
+        assert "A run would be refused." in said.out + said.err
+        assert "no ledger" not in str(understudy(*words, "--ledger", "postgresql://nobody@127.0.0.1:9/x", code=0))
+    for verb in ("topics", "run", "release"):
+        said = understudy(verb, *table, "--epsilon", "1", *(("--llm", "builtin") if verb != "release" else ()), code=5)
+        assert "There is no ledger at" in said.err
+    assert not ledgers_are_named.exists()
+
+
+def test_an_audit_tells_the_environment_once_and_by_the_names_there(
+    tmp_path: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump({"label": "department", "topics": 2, "epsilon": 1}), "utf-8")
+    monkeypatch.setenv("UNDERSTUDY_AUDIT_RUN_OUTPUT", str(tmp_path / "out"))
+    monkeypatch.setenv("UNDERSTUDY_CANARIES", "60")
+    said = understudy("audit", "run", str(file), code=2).err
+    assert [line for line in said.splitlines() if "environment" in line] == [
+        "From the environment: UNDERSTUDY_AUDIT_RUN_OUTPUT, UNDERSTUDY_CANARIES."
+    ]
 
 
 def test_the_method_and_its_options_come_from_the_environment_too(

@@ -26,7 +26,7 @@ from understudy.methods.additions.topics.plan import (
     planned_sums,
     sample_of,
 )
-from understudy.methods.additions.topics.release import TopicSizes, TopicSums
+from understudy.methods.additions.topics.release import NearestSaid, TopicSizes, TopicSums
 from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.evolution.embeddings import STEPS, Block, integer_vectors, private_vectors
 from understudy.methods.shared.specs import LabelCountsSpec, VotesSpec
@@ -85,6 +85,28 @@ def test_no_unit_moves_a_sum_by_more_than_it_declares_and_the_worst_comes_within
 def test_no_unit_moves_the_votes_for_terms_by_more_than_they_declare(unit: Unit) -> None:
     votes = VoteHistogram(VotesSpec(unit), CANDIDATES, np.zeros(len(CANDIDATES), dtype=np.int32), distance="centred")
     assert 0.999 < largest_movement(votes, unit) <= 1
+
+
+@units
+def test_no_unit_moves_the_votes_for_terms_in_its_texts_by_more_than_they_declare(unit: Unit) -> None:
+    def bound(rows: Sequence[Row], unit: Unit, **named: Any) -> Any:
+        return embedded([row._replace(label=zlib.crc32(row.text.encode()) % 12 - 1) for row in rows], unit, **named)
+
+    votes = VoteHistogram(VotesSpec(unit), CANDIDATES, np.arange(len(CANDIDATES), dtype=np.int32), distance="centred")
+    assert 0.999 < max(movement(votes, pair, unit, bound=bound).l2 for pair in all_neighbours(unit)) <= 1
+
+
+def test_a_text_votes_for_the_nearest_term_that_it_contains() -> None:
+    vectors = np.eye(4, dtype=np.int16) * STEPS
+    said = ["The engine of the Flight", "engine", "no term", "the car engine", ""]
+    near = vectors[[3, 3, 3, 2, 0]] // 2 + vectors[[1, 3, 3, 3, 0]] // 3
+    vote = NearestSaid(("engine", "flight", "car engine", "gearbox"), vectors, english=False)
+    assert vote(said, near).tolist() == [1, 0, -1, 2, -1], "never the gearbox, to which most are nearest"
+    for place in range(len(said)):
+        assert vote(said[place : place + 1], near[place : place + 1]) == vote(said, near)[place]
+    german = ["Der Engine ist leider kaputt und dampft"]
+    assert replace(vote, english=True)(german, near[:1]) == -1
+    assert vote(german, near[:1]) == 0
 
 
 @units

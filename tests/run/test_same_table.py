@@ -126,7 +126,7 @@ def test_records_of_an_invented_owner_are_within_the_bound(tmp_path: Path, clini
 def test_columns_that_are_not_declared_are_named_and_left_out(tmp_path: Path) -> None:
     said: list[str] = []
     made = us.run(german(tmp_path / "c.csv"), BUDGET, **values(tmp_path), **READING, listener=us.Listener(said.append))
-    assert "The synthetic table leaves out columns that are not declared (columns): Zimmer." in said
+    assert "Synthetic tables leave out columns that are not declared (columns): Zimmer." in said
     assert "Zimmer" not in json.dumps(made.release.schema.to_json())
 
 

@@ -160,6 +160,22 @@ def test_the_shareable_report_shows_released_shares_and_the_internal_one_real_on
     assert re.findall(r"[\d.]+ %", row)[:2] == ["50.0 %", shares[0]]  # real, synthetic
 
 
+@pytest.mark.parametrize(
+    ("changes", "tables"),
+    [
+        ({"label": "beds", "labels": None, "columns": "beds=1..4"}, [["synthetic"]]),
+        ({"columns": "beds=1..4; visit=identifier V-####"}, [["synthetic", "real, with noise"]]),
+    ],
+)
+def test_the_report_explains_the_tables_that_it_shows_and_shows_every_one_that_there_is(
+    run: Callable[..., OutputFolder], changes: dict[str, Any], tables: list[list[str]]
+) -> None:
+    found = section(write_reports(run(**changes), embedder=None).shareable)
+    heads = [re.findall("</i>(.*?)</th>", head) for head in re.findall("<thead>.*?</thead>", found)]
+    assert heads == tables
+    assert ("“real, with noise” are" in found) is any("real, with noise" in each for each in heads)
+
+
 def test_a_table_that_lost_its_columns_has_a_report_of_what_was_released(
     tmp_path: Path, run: Callable[..., OutputFolder]
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from clinic import FakeChat, flags, rows, settings, write_csv
+from run_fixtures import Said
 from subjects import SUBJECTS, Places, table, texts
 
 import understudy as us
@@ -22,6 +23,7 @@ from understudy.methods.additions.topics.release import TopicSums
 from understudy.models.types import Completion
 from understudy.report.topics import write_topics
 from understudy.run import topics as finding
+from understudy.run.session import Listener
 from understudy.run.topics import FoundTopics
 from understudy.text.vocabulary.terms import load_vocabulary
 
@@ -72,6 +74,15 @@ def test_topics_have_the_names_and_the_sizes_of_what_the_texts_are_about(tmp_pat
         assert topic.clear
         assert abs(topic.size - truth[SUBJECTS.index(subject)]) < 2 * (topic.high - topic.low)  # 8 std
         assert topic.low < topic.size < topic.high
+
+
+def test_a_term_that_is_in_no_text_names_no_topic_however_near_it_is(tmp_path: Path, places: Places) -> None:
+    lines, absent = texts(), [f"{word} master" for subject in SUBJECTS for word in subject.split()]
+    (tmp_path / "terms.txt").write_text("\n".join([*absent, *" ".join(SUBJECTS).split()]), "utf-8")
+    own = {"vocabulary": str(tmp_path / "terms.txt"), "vocabulary_is_public": True}
+    found = found_in(tmp_path, lines, topics=3, **own)
+    assert all(topic.terms for topic in found.topics)
+    assert not {term for topic in found.topics for term in topic.terms} & {*absent}
 
 
 def test_texts_are_assigned_to_the_nearest_topic_and_alike_in_any_company(found: FoundTopics) -> None:
@@ -386,12 +397,16 @@ def test_a_title_that_is_of_another_topic_or_of_none_is_not_used() -> None:
             "Money back": (0.1, 1, 0),
             "Secret codes": (1, 0.1, 0),
             "A pin theft": (0, 0, 1),
+            "Card refund": (0.6, 0.9, 0),
+            "": (0, 0, 1),
         },
     }
 
     def embed(texts: Sequence[str]) -> Any:
         found = np.array([vectors[text] for text in texts], dtype=np.float32)
         return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+    said: list[str] = []
 
     def titles(first: str, second: str) -> tuple[str, ...]:
         replies = {"pin, card": first, "refund, money": second}
@@ -401,12 +416,52 @@ def test_a_title_that_is_of_another_topic_or_of_none_is_not_used() -> None:
             )
         )
         two = [Topic(0, ("pin", "card"), 9.0, 8.0, 10.0, True), Topic(1, ("refund", "money"), 9.0, 8.0, 10.0, True)]
-        return finding.titles_of([*two, Topic(2, ("sex",), 0.1, 0, 3.0, False)], chat, embed)
+        return finding.titles_of([*two, Topic(2, ("sex",), 0.1, 0, 3.0, False)], chat, embed, Listener(said.append))
 
     assert titles("Secret codes", "Money back") == ("Secret codes", "Money back", "")
+    assert said == []
     assert titles("Theft alarm", "Money back") == ("", "Money back", ""), "like none of its terms"
     assert titles("Money back", "Money back") == ("", "Money back", ""), "fits another topic better"
+    assert titles("Money back", "Money") == ("", "", "")
     assert titles("A pin theft", "Money back") == ("A pin theft", "Money back", ""), "has one of its terms"
+    assert titles("Card refund", "Money back") == ("", "Money back", ""), "near both, and nearer to the other"
+    kept = "these topics keep their names."
+    assert said == [
+        f"1 of 2 titles are refused (1 not near the topic's terms): {kept}",
+        f"1 of 2 titles are refused (1 not near the topic's terms): {kept}",
+        f"2 of 2 titles are refused (1 not a title of two to five words, 1 not near the topic's terms): {kept}",
+        f"1 of 2 titles are refused (1 nearer to another topic's terms): {kept}",
+    ]
+
+
+def test_a_refused_title_is_told_with_the_reason(
+    tmp_path: Path, places: Places, understudy: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And as no table is made, nothing is said of its columns."""
+    (tmp_path / "notes.jsonl").write_text(
+        "".join(f"{json.dumps({'text': text, 'stars': 3})}\n" for text in texts()), "utf-8"
+    )
+    chat = FakeChat(lambda _request: Completion("", "failed", error="down"))
+    monkeypatch.setattr("understudy.models.catalog.load_chat", lambda _spec, **_options: chat)
+    words = ("--data", str(tmp_path / "notes.jsonl"), "--text", "text", "--language", "en", "--embedder", "fake")
+    words += ("--epsilon", "9", "--delta", "1e-6", "--llm", "x", "--output", str(tmp_path / "out"))
+    said = understudy(
+        "topics",
+        *words,
+        "--topics",
+        "3",
+        "--epsilon",
+        "9",
+        "--delta",
+        "1e-6",
+        "--llm",
+        "x",
+        "--output",
+        str(tmp_path / "o"),
+    )
+    assert said.code == 0, said.err
+    assert "3 of 3 titles are refused (3 not answered): these topics keep their names." in said.err
+    assert "stars" not in said.err
 
 
 def test_a_term_of_a_stranger_fills_no_prompt() -> None:

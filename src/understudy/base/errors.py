@@ -41,6 +41,15 @@ def in_keywords(words: str) -> str:
     return "".join(_call(part) if number % 2 else _FLAG.sub(_keyword, part) for number, part in enumerate(parts))
 
 
+def flags_in(words: str) -> list[str]:
+    """Return the parameters of the flags in a message, each once.
+
+    >>> flags_in("Leave out --label and --max-bad-rows.")
+    ['label', 'max_bad_rows']
+    """
+    return list(dict.fromkeys(flag[2].replace("-", "_") for flag in _FLAG.finditer(words)))
+
+
 def _call(command: str) -> str:
     """Return the call that does the same as a command; the command itself if Python has none."""
     try:

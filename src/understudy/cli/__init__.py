@@ -17,7 +17,7 @@ from understudy.base.errors import UnderstudyError, UnderstudyWarning
 from understudy.base.files import disk_faults
 from understudy.base.heartbeat import PlainLines
 from understudy.cli import output
-from understudy.cli.environment import name_variables
+from understudy.cli.environment import ORIGINS, name_variables, origins
 
 _SECTIONS = {
     "Make": {
@@ -75,6 +75,13 @@ class _LazyGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         output.begin(as_json="--log-json" in args)  # before the rest is checked
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except UnderstudyError as error:
+            error.cure = f"{error.cure}\n{origins(error, ctx.meta.get(ORIGINS, {}), sys.argv)}".strip()
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         for section, verbs in _SECTIONS.items():

@@ -7,13 +7,13 @@ for something or spend the budget again must be typed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from understudy.base.errors import ConfigError
+from understudy.base.errors import ConfigError, UnderstudyError, flags_in
 from understudy.cli import output
 
 _FILES = frozenset(
@@ -67,6 +67,9 @@ TEXT = Text()
 PREFIX = "UNDERSTUDY_"
 LEDGER = "UNDERSTUDY_LEDGER"
 """The ledger's location if neither a flag nor the file gives it: the one variable that the file overrides."""
+ORIGINS = "understudy.origins"
+"""The key in a context's ``meta`` of the values that were not typed: for each parameter the place that sets it, and its
+name there."""
 _TYPED = frozenset(("labels_from_data", "trust_endpoint", "fresh", "charge_metrics"))
 
 
@@ -102,6 +105,18 @@ def variable(name: str) -> str:
     'UNDERSTUDY_MAX_TOKENS'
     """
     return PREFIX + name.lstrip("-").replace("-", "_").replace(" ", "_").upper()
+
+
+def origins(error: UnderstudyError, places: Mapping[str, tuple[str, str]], words: Iterable[str]) -> str:
+    """Return a line for each place, other than the command line (``words``), that sets options of an error."""
+    if os.environ.get(LEDGER) and not {word.partition("=")[0] for word in words} & {"--ledger"}:
+        places = {"ledger": ("the environment", LEDGER), **places}
+    found: dict[str, list[str]] = {}
+    for name in flags_in(f"{error.problem} {error.cure}"):
+        if name in places:
+            place, there = places[name]
+            found.setdefault(place, []).append(there)
+    return "\n".join(f"Set in {place}: {', '.join(names)}." for place, names in found.items())
 
 
 def name_variables(command: click.Command, path: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import click
@@ -12,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from understudy.base.errors import ConfigError
 from understudy.base.parameters import Parameters, is_free, kinds_of
-from understudy.cli.environment import LEDGER, TEXT, OneOption, TypedOption, must_be_typed, variable
+from understudy.cli.environment import LEDGER, ORIGINS, TEXT, OneOption, TypedOption, must_be_typed, variable
 from understudy.cli.output import say
 
 TABLE = ("text", "roles", "language", "label", "labels", "topics", "columns", "owner")
@@ -63,8 +64,13 @@ def given(
     told = {name: value for name, value in values.items() if value not in (None, ())}
     here = {} if context is None else {name: context.get_parameter_source(name) for name in told}
     around = {name: told[name] for name, source in here.items() if source is ParameterSource.ENVIRONMENT}
-    if around:
-        say(f"From the environment: {', '.join(sorted(map(variable, around)))}.")
+    if context is not None:
+        variables = {option.name: option.envvar for option in context.command.get_params(context)}
+        origins = {name: (Path(str(config)).name, name) for name in file.keys() - told.keys() if file[name] is not None}
+        origins |= {name: ("the environment", str(variables[name])) for name in around}
+        context.meta[ORIGINS] = origins
+        if around:
+            say(f"From the environment: {', '.join(sorted(str(variables[name]) for name in around))}.")
     made: dict[str, Any] = {}
     for layer in (file, around, {n: told[n] for n in told if n not in around}):
         for first, second in (_RECORDS, _RECORDS[::-1]):

@@ -167,6 +167,7 @@ def evaluate(real: Corpus, job: Comparison, *, listener: Listener = SILENT) -> E
         # 1. Read the other tables and load the models: everything that could fail, before anything is charged.
         wanted = None if config.charge_metrics is None else ChargedMetrics.of(job)
         if wanted is not None:
+            config.require_ledger()
             wanted.require(real.schema)
         tables = _read(job, real)
         embedder = _load_embedder(config, job.folder, engine)

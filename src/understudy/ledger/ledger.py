@@ -19,6 +19,8 @@ from understudy.ledger.database import Database
 from understudy.ledger.location import (
     begins_by_itself,
     default_location,
+    describe,
+    file_of,
     keep_to_owner,
     make_folder,
     parse_location,
@@ -73,11 +75,7 @@ class Ledger:
                 _begin(self._database, strict=False)
             settings = self._settings()
         if settings is None:
-            raise LedgerError(
-                f"There is no ledger at {self.location}" + (", but an empty file." if file and file.exists() else "."),
-                "If there was one, check that its drive is mounted, or restore it from a backup; else create it with: "
-                f"understudy ledger create --ledger {shlex.quote(self.location)}",
-            )
+            raise _no_ledger(self.location, ", but an empty file" if file and file.exists() else "")
         if ledger_id is not None and ledger_id != settings.id:
             raise LedgerError(
                 f"The ledger at {self.location} has a different id ({settings.id}) than --ledger-id.",
@@ -382,6 +380,22 @@ class Ledger:
                     f"Restore the ledger with the id {self.id} (is its drive mounted?), then repeat the command.",
                 )
             yield connection
+
+
+def require_named(location: str | Path | None) -> None:
+    """Raise LedgerError if a ledger that was named is a file that does not exist. Opens and creates nothing."""
+    url = parse_location(location or default_location())
+    file = file_of(url)
+    if not (file is None or file.exists() or begins_by_itself(location)):
+        raise _no_ledger(describe(url))
+
+
+def _no_ledger(place: str, found: str = "") -> LedgerError:
+    return LedgerError(
+        f"There is no ledger at {place}{found}.",
+        "If there was one, check that its drive is mounted, or restore it from a backup; else create it with: "
+        f"understudy ledger create --ledger {shlex.quote(place)}",
+    )
 
 
 def _begin(database: Database, *, strict: bool) -> None:

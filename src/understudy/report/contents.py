@@ -74,8 +74,9 @@ def shareable(release: Path, *, embedder: Embedder | None, seed: int) -> Content
     path = release / f"{statement.method}.release"
     made = load_release(path) if path.exists() else None
     schema = schema_of_table(release) or PublicSchema()
-    texts = read_synthetic(release, schema.columns)
-    summary = _summary(texts, schema.columns, schema.form, embedder, seed) if texts else {}
+    columns = tuple(column for column in schema.columns if not column.made_up)
+    texts = read_synthetic(release, columns)
+    summary = _summary(texts, columns, schema.form, embedder, seed) if texts else {}
     table = first_rows(release)
     return Contents(False, statement, made, texts, read_released(release), **summary, table=table)
 

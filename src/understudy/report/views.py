@@ -272,6 +272,7 @@ def _columns(contents: Contents) -> dict[str, Any]:
     values, more = grids.column_values(contents.values)
     return {
         "rows": {name: (cells, list(cells[0].shares)) for name, cells in shown.items() if cells},
+        "noisy": any(grids.CHARGED in cells[0].shares for cells in shown.values() if cells),
         "beside": all(len(cells[0].shares) < 3 for cells in rows.values() if cells),
         "left_out": sum(map(len, rows.values())) - sum(map(len, shown.values())),
         "distances": _grid(values, _BESIDE_ROWS[any(measured.of == HOLDOUT for measured in values)]),

@@ -81,9 +81,9 @@ def check(config: RunConfig, *, source: TableSource | None = None, listener: Lis
     table = Table.of(config, look=True)  # a wrong name or delimiter is reported before anything else
     if on_folder:
         listener.say(on_folder)
-    if config.epsilon or config.secret_prior:
-        for warning in Job(config, charges=source is None).warnings:  # checks of public facts
-            listener.say(f"Warning: {warning}")
+    budget = config.epsilon or config.secret_prior
+    for warning in Job(config, charges=source is None).warnings if budget else config.ledger_warnings:  # public facts
+        listener.say(f"Warning: {warning}")
     with ExitStack() as stack:
         if config.output is None:
             private = Path(stack.enter_context(TemporaryDirectory()))

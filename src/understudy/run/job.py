@@ -139,7 +139,7 @@ class Job(FreeJob):
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """Return the warnings that follow from public facts."""
-        return (*self.promise.warnings, *self.language_decision.warnings)
+        return (*self.promise.warnings, *self.language_decision.warnings, *self.promise.ledger_warnings)
 
     def plan(self, labels: LabelSet | None = None) -> Plan:
         """Divide the budget among the method and the additions, and return all releases with their charges; the given

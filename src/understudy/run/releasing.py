@@ -19,6 +19,7 @@ from understudy.corpus.bounding import BoundedCorpus
 from understudy.corpus.secrets import check_records_per_secret
 from understudy.corpus.verified import VerifiedCorpus
 from understudy.methods.additions.base import Addition, Releasing
+from understudy.methods.additions.topics.plan import NAME as TOPICS
 from understudy.methods.base import Method, Preparation, ReleaseTools
 from understudy.methods.registry import load_release
 from understudy.models.embedder_checks import (
@@ -210,9 +211,10 @@ def _prepare(
         check_records_per_secret(corpus, finder, plan.unit.max_records)
         preparation = replace(preparation, secrets=finder)
     layout = corpus.layout.of(_synthesised(corpus))
-    if left := [name for name in corpus.layout.columns if name not in {*layout.columns, *corpus.schema.columns}]:
+    left = [name for name in corpus.layout.columns if name not in {*layout.columns, *corpus.schema.columns}]
+    if left and (method.name != TOPICS or writing is not None):  # `topics` makes no table
         names = ", ".join(printable(name) for name in left)
-        listener.say(f"The synthetic table leaves out columns that are not declared (--columns): {names}.")
+        listener.say(f"Synthetic tables leave out columns that are not declared (--columns): {names}.")
     if taken := _types_taken(layout):
         listener.say(
             f"Taken from the table in memory as public facts: its columns' names and these types: {taken}. If it was "

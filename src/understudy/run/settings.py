@@ -7,13 +7,14 @@ and of the method's parameters.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, field_validator, model_validator
 
-from understudy.base.errors import ConfigError, did_you_mean
+from understudy.base.errors import ConfigError, LedgerError, did_you_mean
 from understudy.base.files import MOST_SETTINGS_BYTES, UnreadableText, read_whole
 from understudy.base.parameters import LISTED, Ablation, CommaSeparated, Free, OneOrSeveral, Parameters, is_free
 from understudy.corpus.read import exactly_named
@@ -28,6 +29,7 @@ from understudy.models.presets import require_extra_body
 from understudy.privacy.exact import typed
 from understudy.privacy.guarantee import Budget, SecretBudget
 from understudy.privacy.noise import InsecureNoNoise, InsecureSeededNoise, NoiseSource, SystemNoise
+from understudy.privacy.sealed import SYSTEM
 from understudy.privacy.unit import Unit, recognised_by
 from understudy.schema.columns import Column, cross_labels, crossed_columns, declared_columns, read_columns
 from understudy.schema.labels import LabelSet, canonical, declared_labels
@@ -101,7 +103,7 @@ class TableParameters(OwnerParameters):
     """Read the label set from the data (it is then not protected)."""
     columns: str | dict[str, Any] | None = None
     """Typed columns next to the text, each with its declared domain: ``"priority=low|high; paid=0.0..99.9/20; urgent;
-    opened=2024-01-01..2024-12-31/12"``, or ``@FILE`` in YAML (docs/tables.md)."""
+    opened=2024-01-01..2024-12-31/12; id=identifier P-####"``, or ``@FILE`` in YAML (docs/tables.md)."""
     formats: Ablation[Operational[str | dict[str, Any] | None]] = None
     """How typed columns are written in CSV and JSON lines: ``de`` (31.12.2024, 1.234,56, ja/nein), ``fr``, ``en-GB``,
     ``en-US``, or ``{date: "%d.%m.%Y", number: "1.234,56", boolean: "ja|nein", missing: ["k. A."]}``."""
@@ -306,6 +308,22 @@ class LedgerParameters(Parameters):
         if self.insecure_noise_seed is not None:
             return InsecureSeededNoise(self.insecure_noise_seed)
         return SystemNoise()
+
+    def require_ledger(self) -> None:
+        """Raise LedgerError if a charge would find no ledger where one is named; opens and creates nothing."""
+        if self.noise_source.origin == SYSTEM and (self.ledger or os.environ.get("UNDERSTUDY_LEDGER")):
+            from understudy.ledger.ledger import require_named
+
+            require_named(self.ledger)
+
+    @property
+    def ledger_warnings(self) -> tuple[str, ...]:
+        """Return the problem of :meth:`require_ledger` for verbs that charge nothing."""
+        try:
+            self.require_ledger()
+        except LedgerError as error:
+            return (f"{error.problem} A run would be refused. {error.cure}",)
+        return ()
 
 
 class SizeParameters(Parameters):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -130,44 +131,54 @@ def find_topics(config: RunConfig, *, corpus: Corpus | None = None, listener: Li
             "Topics are found only in tables without labels.", "Leave out --label, --labels and --labels-from-data."
         )
     asked = config.llm if "llm" in config.model_fields_set and config.llm != "none" else None
+    config.require_ledger()
     chat = asked and load_chat(config.part(Chat, asks=True, trained=False, in_a_row=1), listener)
     made = pipeline.release(config, corpus=corpus, listener=listener)
     found = FoundTopics(made.release, config.embedder, made.folder, config.trust_endpoint)
     if not chat:
         return found
     listener.say(f"Titles are written by {asked}, which sees only the topics' released terms.")
-    return replace(found, titles=titles_of(found.topics, chat, found.embed))
+    return replace(found, titles=titles_of(found.topics, chat, found.embed, listener))
 
 
 def titles_of(
-    topics: Sequence[Topic], chat: ChatModel, embed: Callable[[Sequence[str]], NDArray[np.float32]]
+    topics: Sequence[Topic],
+    chat: ChatModel,
+    embed: Callable[[Sequence[str]], NDArray[np.float32]],
+    listener: Listener = SILENT,
 ) -> tuple[str, ...]:
     """Return the model's title, from the terms alone, for each topic that is clear of the noise; "" if it gives no
-    title, or one that does not fit the topic.
+    title, or one that does not fit the topic. Tell the listener how many were refused, and why.
 
     A title fits its topic if it contains one of the topic's terms or is near one (cosine above _LIKE), and is nearer to
     its terms, on average, than to those of any other clear topic.
     """
     shown = [each for each in topics if each.clear]
-    titles = dict(zip((each.number for each in shown), _asked_of(chat, shown), strict=True))
+    answers = _asked_of(chat, shown)
+    titles = {each.number: _title(answer) for each, answer in zip(shown, answers, strict=True)}
+    refused = Counter(_NO_TITLE if answer.text.strip() else _NO_ANSWER for answer in answers if not _title(answer))
     if any(titles.values()):
         own = np.repeat(np.arange(len(shown)), [len(each.terms) for each in shown])
         cosines = embed(list(titles.values())) @ embed([term for each in shown for term in each.terms]).T
         fits = cosines @ np.eye(len(shown))[own] / np.bincount(own)
         for place, each in enumerate(shown):
-            near = cosines[place, own == place].max() > _LIKE or kept_phrases(titles[each.number], each.terms)
-            if not near or fits[place].argmax() != place:
+            title = titles[each.number]
+            near = cosines[place, own == place].max() > _LIKE or kept_phrases(title, each.terms)
+            if title and (not near or fits[place].argmax() != place):
                 titles[each.number] = ""
+                refused[_OF_ANOTHER if near else _NOT_NEAR] += 1
+    if refused:
+        why = ", ".join(f"{count} {reason}" for reason, count in refused.items())
+        listener.say(f"{refused.total()} of {len(shown)} titles are refused ({why}): these topics keep their names.")
+    elif not shown:
+        listener.say("No topic is clear of the noise, so none gets a title.")
     return tuple(titles.get(each.number, "") for each in topics)
 
 
-def _asked_of(chat: ChatModel, topics: Sequence[Topic]) -> list[str]:
+def _asked_of(chat: ChatModel, topics: Sequence[Topic]) -> list[Completion]:
     terms = [", ".join(term[:_LONGEST_TERM] for term in each.terms) for each in topics]
     said = [Message("user", _ASKED.format(each)) for each in terms]
-    return [
-        _title(answer)
-        for answer in collect(chat, [ChatRequest((each,), max_tokens=_LONGEST, temperature=0.0) for each in said])
-    ]
+    return collect(chat, [ChatRequest((each,), max_tokens=_LONGEST, temperature=0.0) for each in said])
 
 
 def _title(answer: Completion) -> str:
@@ -178,6 +189,8 @@ def _title(answer: Completion) -> str:
     return "" if cut or '"' in text or len(text.split()) not in _WORDS or len(text) > _MOST else text
 
 
+_NO_ANSWER, _NO_TITLE, _NOT_NEAR = "not answered", "not a title of two to five words", "not near the topic's terms"
+_OF_ANOTHER = "nearer to another topic's terms"
 _ASKED = (
     "These words tell one subject of a collection of texts from its other subjects: {}. What is the subject? Answer "
     "with two to five words and nothing else."

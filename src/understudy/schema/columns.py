@@ -63,8 +63,13 @@ _FORMS = {
 }
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 FORM = (
-    "Declare `NAME=A|B|C`, `NAME=0..100/20` (a range in 20 bins) or `NAME` (a boolean); in YAML and Python also "
-    "`NAME: {kind: integer, range: [0, 100], bins: 20, required: true}`. docs/tables.md has all forms."
+    "Declare `NAME=A|B|C`, `NAME=0..100/20` (a range in 20 bins), `NAME=identifier P-####` or `NAME` (a boolean); in "
+    "YAML and Python also `NAME: {kind: integer, range: [0, 100], bins: 20, required: true}`. docs/tables.md has all "
+    "forms."
+)
+_IDENTIFIER = (
+    "Declare `NAME: identifier P-####` in YAML and Python, or `NAME=identifier P-####` in short, where # is a digit "
+    "and ? a letter; `identifier` alone makes random ones."
 )
 
 _ENDS = (
@@ -126,10 +131,11 @@ class Column:
             if self.format != "":
                 require_format(self.kind, self.format)
         except ValueError as error:
-            raise no_column(self.name, str(error)) from None
+            raise no_column(self.name, str(error), _IDENTIFIER if self.kind == "identifier" else FORM) from None
         if self.kind == "identifier":
             if self.values or self.least is not None or self.most is not None or self.bins or self.required:
-                raise no_column(self.name, "an identifier has no values and no range, and is never required")
+                problem = "an identifier has no values and no range, and is never required"
+                raise no_column(self.name, problem, _IDENTIFIER)
         elif self.kind in ("category", "boolean"):
             self._check_values()
         else:
@@ -466,7 +472,8 @@ class Column:
         name, ends = rest.pop("name", ""), rest.pop("range", [None, None])
         known = {"kind", "values", "bins", "decimals", "required", *_OF_WRITING}
         if unknown := sorted(map(str, set(rest) - known)):
-            near = did_you_mean(unknown[0], sorted({*known, "range"}), FORM)
+            form = _IDENTIFIER if "identifier" in (rest.get("kind"), *unknown) or "pattern" in unknown else FORM
+            near = did_you_mean(unknown[0], sorted({*known, "range"}), form)
             raise no_column(name, f"there is no field {unknown[0]!r:.40}", near)
         if not isinstance(ends, list | tuple) or len(ends) != 2:
             raise no_column(name, "its range does not have two ends", _ENDS)

@@ -93,8 +93,7 @@ def require_format(kind: str, format_: object) -> None:
     if kind == "identifier" and isinstance(format_, str) and _PLACES.search(format_):
         return
     if not isinstance(format_, str) or kind not in _KINDS:
-        hint = "; an identifier's is, for example, P-####, where # is a digit and ? a letter" * (kind == "identifier")
-        raise ValueError(f"a {kind} has no such format{hint}")
+        raise ValueError(f"{'an' if kind[0] in 'aeiou' else 'a'} {kind} has no such format")
     {"date": _times, "number": _number, "boolean": _booleans}[_KINDS[kind]](format_)
 
 

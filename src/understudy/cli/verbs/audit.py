@@ -135,12 +135,12 @@ def audit_run(
     from understudy.audit.running import audit_run as attack
     from understudy.run.settings import run_config, run_names
 
-    file = read_file(config)
     changes = {"output": output, "insecure_no_noise": insecure_no_noise, "fresh": fresh}
     own = AuditParameters.model_fields.keys()
-    settings = run_config(given(changes, config, taken=run_names(file)))
+    made = given({**values, **changes}, config, taken=run_names(read_file(config)) | own)
+    settings = run_config({name: value for name, value in made.items() if name not in own})
     with listener() as told:
-        done = attack(settings, AuditParameters(**given(values, config, taken=own)), listener=told)
+        done = attack(settings, AuditParameters(**{name: made[name] for name in own & made.keys()}), listener=told)
     if as_json:
         show_json(done.to_json())
     else:

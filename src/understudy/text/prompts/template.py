@@ -58,7 +58,8 @@ class WritingParameters(Parameters):
     """How a language model turns seeds into texts."""
 
     document_type: Free[str] = "document"
-    """The type of document to write: selects the prompt template of that name, or fills the general one."""
+    """The type of document to write: selects the prompt template of that name, or fills the general one. Name the
+    subject, too, which the texts follow: ``music shop review``, not ``product review``."""
     prompt: Free[str | None] = public_file(None)
     """Your own prompt template file (YAML)."""
     samples: Ablation[Free[int | None]] = Field(None, ge=1, le=64)

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.base.errors import ConfigError
+from understudy.run.settings import TableParameters
 from understudy.schema.columns import MOST_CELLS, Column, cross_labels, declared_columns, parse
 from understudy.schema.labels import as_type
 
@@ -72,6 +73,26 @@ def test_every_cell_has_values_that_lie_in_it_and_missing_ones_have_their_own(co
     for nothing in (None, "", " \t", float("nan")):
         assert column.cell(nothing) == column.missing == column.size - 1
     assert len({column.title(cell) for cell in range(column.size)}) == column.size
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {"kind": "identifier", "pattern": "P-####"},
+        {"kind": "identifier", "format": "no place"},
+        {"kind": "identifier", "values": [1, 2]},
+        {"identifier": "P-####"},
+        {"pattern": "P-####"},
+        {"kind": "identifer"},
+        "identifier no place",
+    ],
+)
+def test_an_identifier_that_is_declared_wrongly_is_told_the_form_that_works(declared: Any) -> None:
+    with pytest.raises(ConfigError, match="identifier P-####"):
+        declared_columns({"id": declared})
+    for works in ({"id": "identifier P-####"}, "id=identifier P-####"):
+        assert declared_columns(works)[0].format == "P-####"
+    assert "identifier P-####" in str(TableParameters.model_json_schema()["properties"]["columns"])
 
 
 REQUIRED = declared_columns(

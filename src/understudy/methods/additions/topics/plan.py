@@ -1,7 +1,7 @@
 """Plan topics before a private record is read: the noisy sums, and how many topics the records can support.
 
 discovered-terms   if terms in no list are searched for: noisy weighted counts, those above a threshold
-votes        noisy histogram: each record's vote for the nearest of the public candidate terms
+votes        noisy histogram: each record's vote for the nearest of the public candidate terms in its text
 sums-1..3    in every round, per topic the noisy number and sum of the embeddings of the records nearest to it
 sizes        per topic the noisy number of records nearest to it
 
@@ -120,7 +120,7 @@ def planned_sums(
         EmbeddingSumsSpec(CELLS * topics),
         f"the same for each of up to {CELLS * topics} cells, which are parts of topics",
     )
-    voting = f"noisy histogram of the {unit.kind}s' votes for the nearest of {terms}"
+    voting = f"noisy histogram of the {unit.kind}s' votes for the nearest of {terms}{' in a text' * bool(candidates)}"
     made: dict[str, tuple[QuerySpec, str]] = {
         **dict.fromkeys(SHARES, around),
         **dict.fromkeys(_OF_CELLS, cells),

@@ -1,7 +1,7 @@
 """Topics, the only code that reads private records: k-means with noise, begun at public terms.
 
     V, e      = public candidate terms and their embeddings; those that the texts use    charge "discovered-terms"
-    votes     = each private unit's votes for the nearest of V + noise                        charge "votes"
+    votes     = each private unit's votes for the nearest of V that its text contains + noise charge "votes"
     c_1..c_C  = k-median of V, weighted by what the noisy votes surely are; C cells, K to 2 K by the number of votes
     for t in 1 .. 4:
         sums_j = sum over records x nearest to c_j of (1, x) + noise                          charge "sums-t"
@@ -20,7 +20,7 @@ Guarantee:
     (:class:`~understudy.methods.shared.votes.VoteHistogram`, :class:`TopicSums`, :class:`TopicSizes`), joint
     over topics. A record's topic is a public function of its embedding and of centres that were made of values
     released before; centres are stored before records are assigned to them. Everything else is post-processing: names
-    are public terms, and a record's text is read only to embed it.
+    are public terms, and a record's text is read only to embed it and to find these terms in it.
     Sample: taken once, stored before a sum is made and found again by a run that is resumed. All that leaves are the
     noisy sums over it, each chosen by those before alone: one event of
     :class:`~understudy.privacy.sample.SubsampledSums`.
@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.base.errors import ModelError
-from understudy.corpus.bounding import BoundedCorpus, said_of
+from understudy.corpus.bounding import BoundedCorpus
 from understudy.methods.additions.guide.plan import COUNT_WEIGHT, EmbeddingSumsSpec
 from understudy.methods.additions.guide.sums import sums_of
 from understudy.methods.additions.topics.centres import (
@@ -91,6 +91,7 @@ from understudy.methods.shared.evolution.embeddings import (
     integer_vectors,
     private_vectors,
 )
+from understudy.methods.shared.evolution.voting import scoring
 from understudy.methods.shared.queries.discovered_terms import find_terms
 from understudy.methods.shared.specs import LabelCountsSpec
 from understudy.methods.shared.vocabulary import (
@@ -110,7 +111,6 @@ from understudy.privacy.plan import Plan
 from understudy.privacy.sample import PaidSubsampledSums, SubsampledSums
 from understudy.privacy.verdict import at_least
 from understudy.release import Release
-from understudy.schema.transcript import TextForm
 from understudy.text.vocabulary.terms import BUILT_IN, is_english, is_unwanted, load_vocabulary
 from understudy.text.vocabulary.words import TermMatcher
 
@@ -263,12 +263,10 @@ def find(
         terms, vectors = (*terms, *names), np.concatenate([vectors, kept("found", made)])
     elif not listed:  # nothing was found: the run goes to its end, and its verdict says so
         terms, vectors = built_in, known
-    if not parameters.discover_terms:
-        own = None if parameters.vocabulary == BUILT_IN else TermMatcher(vocabulary.terms)
-        corpus = replace(corpus, label=_Speaks(own, corpus.form, corpus.json_records))
-    voters = _Voters(corpus, plan, tools, beside)
-    together = np.zeros(len(vectors), dtype=np.int32)
-    voting = VoteHistogram(voters.query(VOTES), vectors, together, distance="centred")
+    english = parameters.vocabulary == BUILT_IN and not parameters.discover_terms
+    voters = _Voters(corpus, plan, tools, beside, NearestSaid(tuple(terms), vectors, english) if listed else None)
+    places = np.arange(len(vectors), dtype=np.int32) * bool(listed)  # terms of the texts alone are all in texts
+    voting = VoteHistogram(voters.query(VOTES), vectors, places, distance="centred")
     votes, noise = voters.measure(VOTES, voting)
     candidates = Candidates.of(vectors, votes, noise)
     generator = np.random.default_rng([tools.seed, 0x70])
@@ -324,20 +322,34 @@ _FEW_VOTES = 0.3
 """Share of all records: if fewer vote, the vocabulary hardly fits the texts."""
 
 
-@dataclass(frozen=True)
-class _Speaks:
-    """Return 0 for texts that the vocabulary fits, 1 for others, which then vote for none of its terms. It fits if half
-    of their words are in the built-in list, or they contain a term of the user's (``matcher``)."""
+@dataclass(frozen=True, repr=False)
+class NearestSaid:
+    """Return the number of the term for which each text votes: of the public or released terms that it contains, the
+    one nearest to it, so that a term with votes is in a text; -1 for a text without a term.
 
-    matcher: TermMatcher | None
-    form: TextForm
-    json_records: bool
+    Args:
+        vectors: ``Int16[n, d]``, of ``terms``.
+        english: whether only texts vote of which half the words are in the built-in list, since words of another
+            language may look like its terms.
+    """
 
-    def __call__(self, texts: Sequence[str]) -> NDArray[np.int32]:
-        """Return ``Int32[n]``."""
-        said = said_of(texts, self.form, json_records=self.json_records)
-        own = self.matcher
-        return np.array([not (own.first_distinct(text, 1) if own else is_english(text)) for text in said], np.int32)
+    terms: Sequence[str]
+    vectors: NDArray[np.int16]
+    english: bool
+
+    @cached_property
+    def _matcher(self) -> TermMatcher:
+        return TermMatcher(self.terms)
+
+    def __call__(self, said: Sequence[str], vectors: NDArray[np.int16]) -> NDArray[np.int32]:
+        """Return ``Int32[n]``, -1 to the last term."""
+        scores, less = scoring(self.vectors, "centred")
+        found = np.full(len(said), -1, dtype=np.int32)
+        for place, text in enumerate(said):
+            if (terms := sorted({*self._matcher.find(text)})) and (not self.english or is_english(text)):
+                own = scores[terms] @ vectors[place].astype(np.float32)  # exact: see `nearest`
+                found[place] = terms[int((own if less is None else own - less[terms]).argmax())]
+        return found
 
 
 def _counted(file: str, corpus: BoundedCorpus, plan: Plan, tools: ReleaseTools) -> Released:
@@ -376,6 +388,7 @@ class _Voters:
     plan: Plan
     tools: ReleaseTools
     beside: str = ""
+    label: NearestSaid | None = None
 
     @cached_property
     def sample(self) -> SubsampledSums | None:
@@ -416,7 +429,7 @@ class _Voters:
             read = self._paid.sample(self.corpus, lambda make: tools.seal(f"{NAME}/sample", make).arrays)
             key += f" {hashlib.sha256(read.kept['units'].tobytes()).hexdigest()}"
         folder = tools.scratch / "topics" if self.beside else tools.scratch  # labels are in the file, and change later
-        return PrivateEmbeddings(read, needed(tools.embedder), folder, key, say=tools.say)
+        return PrivateEmbeddings(read, needed(tools.embedder), folder, key, say=tools.say, label=self.label)
 
 
 def _noise_check(sizes: Floats, noise: float, voters: _Voters, counts: Floats | None = None) -> Facts:

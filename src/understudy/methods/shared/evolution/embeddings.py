@@ -24,6 +24,8 @@ from understudy.models.vectors import conditions, uncached
 from understudy.privacy.measurement import Batches, Engine, is_divided
 
 R = TypeVar("R")
+Label = Callable[[Sequence[str], NDArray[np.int16]], NDArray[np.int32]]
+"""Returns the label of each record, ``Int32[n]``, from its words, its vector and public values."""
 STEPS = 4000
 """Grid steps of 1.0 in a coordinate."""
 
@@ -104,6 +106,7 @@ class PrivateEmbeddings:
     rows: int = 8192  # of a block, about
     say: Callable[[str], None] = lambda _line: None  # receives a line before the records are embedded
     part: str = ""  # name of this part of the records, which has its own folder; "" for all
+    label: Label | None = None  # gives records their labels in place of the table's; what it depends on is in the key
 
     def map(self, function: Callable[[PrivateEmbeddings], R]) -> Iterator[R]:
         """Call ``function`` on each part into which an engine divides the records, and yield its results. Each part is
@@ -113,7 +116,8 @@ class PrivateEmbeddings:
         else:
             assert is_divided(self.records)
             self._say_once(EMBEDDING)
-            yield from self.records.map(partial(_of_part, self.embedder, self.folder, self.key, self.rows, function))
+            made = partial(_of_part, self.embedder, self.folder, self.key, self.rows, self.label, function)
+            yield from self.records.map(made)
 
     @property
     def engine(self) -> Engine | None:
@@ -175,7 +179,7 @@ class PrivateEmbeddings:
             stream.write(bytes(_HEADER.size))
             workers: Engine | None = getattr(self.records, "workers", None)
             over = map if workers is None else workers.map
-            for rows in over(partial(_rows_of, self.embedder, dimension), self.records.batches()):
+            for rows in over(partial(_rows_of, self.embedder, dimension, self.label), self.records.batches()):
                 stream.write(rows.tobytes())
                 count += len(rows)
             stream.seek(0)
@@ -184,15 +188,22 @@ class PrivateEmbeddings:
 
 
 def _of_part(
-    embedder: Embedder, folder: Path, key: str, rows: int, function: Callable[[PrivateEmbeddings], R], part: Any
+    embedder: Embedder,
+    folder: Path,
+    key: str,
+    rows: int,
+    label: Label | None,
+    function: Callable[[PrivateEmbeddings], R],
+    part: Any,
 ) -> R:
-    return function(PrivateEmbeddings(part, embedder, folder, key, rows, part=part.part))
+    return function(PrivateEmbeddings(part, embedder, folder, key, rows, part=part.part, label=label))
 
 
-def _rows_of(embedder: Embedder, dimension: int, batch: Any) -> NDArray[np.void]:
+def _rows_of(embedder: Embedder, dimension: int, label: Label | None, batch: Any) -> NDArray[np.void]:
     rows = np.zeros(len(batch.texts), dtype=_row_type(dimension))
     rows["vector"] = private_vectors(embed_texts(embedder, batch.texts, dimension))
-    rows["label"], rows["unit"] = batch.labels, batch.units
+    rows["label"] = batch.labels if label is None else label(batch.said, rows["vector"])
+    rows["unit"] = batch.units
     return rows
 
 

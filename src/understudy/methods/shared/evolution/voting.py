@@ -53,15 +53,20 @@ def nearest(
     on = device or _accelerator()
     scratch = np.empty(max(_SCORES, len(candidates)), dtype=np.float32)
     groups: dict[int, tuple[NDArray[np.int32], _NumpyGroup | _TorchGroup]] = {}
-    for label in np.unique(candidate_labels).tolist():
-        members = np.flatnonzero(candidate_labels == label).astype(np.int32)
-        mine, most = candidates[members], min(k, len(members))
-        group = _NumpyGroup(mine, most, distance, scratch) if on is None else _TorchGroup(mine, most, distance, on)
-        groups[label] = members, group
+
+    def group_of(label: int) -> tuple[NDArray[np.int32], _NumpyGroup | _TorchGroup]:
+        if label not in groups:
+            members = np.flatnonzero(candidate_labels == label).astype(np.int32)
+            mine, most = candidates[members], min(k, len(members))
+            made = _NumpyGroup(mine, most, distance, scratch) if on is None else _TorchGroup(mine, most, distance, on)
+            groups[label] = members, made
+        return groups[label]
+
     for block in blocks:
         found = np.full((len(block.labels), k), -1, dtype=np.int32)
         somewhere = np.any(block.vectors, axis=1)
-        for label, (members, group) in groups.items():
+        for label in np.intersect1d(block.labels[somewhere], candidate_labels).tolist():
+            members, group = group_of(label)
             rows = np.flatnonzero((block.labels == label) & somewhere)
             at_once = max(1, _SCORES // len(members))
             for some in (rows[start : start + at_once] for start in range(0, len(rows), at_once)):
@@ -81,7 +86,7 @@ class _NumpyGroup:
     """The candidates of one label, in main memory. ``scratch`` is shared with other groups: one product's scores."""
 
     def __init__(self, candidates: NDArray[np.int16], k: int, distance: Distance, scratch: NDArray[np.float32]) -> None:
-        vectors, self._offsets = _ready(candidates, distance)
+        vectors, self._offsets = scoring(candidates, distance)
         self._columns = vectors.T
         self._k = k
         self._scratch = scratch
@@ -111,7 +116,7 @@ class _TorchGroup:
     def __init__(self, candidates: NDArray[np.int16], k: int, distance: Distance, device: str) -> None:
         self._device = torch.device(device)
         self._type = torch.float32 if _full_precision() else torch.float64
-        vectors, offsets = _ready(candidates, distance)
+        vectors, offsets = scoring(candidates, distance)
         self._columns = self._moved(vectors).T
         self._offsets = None if offsets is None else torch.from_numpy(offsets).to(self._device)
         self._k = k
@@ -133,7 +138,9 @@ class _TorchGroup:
         return best
 
 
-def _ready(candidates: NDArray[np.int16], distance: Distance) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+def scoring(
+    candidates: NDArray[np.int16], distance: Distance
+) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
     """Return the vectors to multiply with, integers of norm at most 2^12, and the numbers to subtract from scores."""
     vectors = candidates.astype(np.float32)
     if distance == "cosine":
