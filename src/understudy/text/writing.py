@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import PurePath
+from statistics import median
 from typing import Any
 
 from understudy.base.errors import ModelError
@@ -174,14 +175,16 @@ class Writer:
             self._repeat(asker, texts, blank)
 
     def _think_again(self, asker: Asker, texts: _Texts, tried: Sequence[Sequence[_Asked]]) -> None:
-        """Ask again for texts that the writer itself takes for senseless, last around the first phrases that were
-        ``tried``, and keep the best answer."""
+        """Ask again for texts that the writer itself takes for senseless, for half of them at most, last around the
+        first phrases that were ``tried``, and keep the best answer."""
         best, asked, requests = texts.best, texts.asked, texts.requests
+        judged = [answer.sense for answer in best if answer.sense is not None]
+        least = min(_SENSIBLE, median(judged)) if len(judged) > 1 else _SENSIBLE
         for turn in range(_SECOND_THOUGHTS):
             others = {
                 place: tried[place][-1 - turn % len(tried[place])]
                 for place, answer in enumerate(best)
-                if answer.sense is not None and answer.sense < _SENSIBLE
+                if answer.sense is not None and answer.sense < least
             }
             answers = asker.ask([request for _, request in others.values()], again=True)
             for (place, other), answer in zip(others.items(), answers, strict=True):
@@ -405,7 +408,7 @@ class Asker:
         return "" if self._done or not self._problems else self._problems.most_common(1)[0][0]
 
 
-_SENSIBLE, _SECOND_THOUGHTS = 0.5, 2  # a text that makes less sense is asked for again, so many times
+_SENSIBLE, _SECOND_THOUGHTS = 0.5, 2  # a text that is less sensible is asked for again, so many times
 
 
 _REPETITIVE = 0.6  # share of distinct words below which an answer is repetitive
