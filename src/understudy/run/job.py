@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 from understudy.base.errors import ConfigError
@@ -104,7 +105,8 @@ class Job(FreeJob):
         begun = defaults.settings_begun(config)
         config, on_delta = defaults.with_delta(config, begun)
         named = config.dataset is not None or len(config.data) == 1  # else the name is asked for first
-        self.table = Table.of(config, look=charges and named and not begun)  # a run that began may not need its files
+        there = all(Path(each).exists() for each in config.data)  # missing files are missed after the ledger is asked
+        self.table = Table.of(config, look=charges and named and there and not begun)
         self.language_decision = defaults.LanguageDecision.of(config, self.table)
         config = self.language_decision.config
         self.topics_decision = defaults.TopicsDecision.of(config, begun)

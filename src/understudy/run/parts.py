@@ -304,11 +304,9 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
         """Return the table. Raises ConfigError if its declarations contradict each other.
 
         Args:
-            look: first check that the header of the files, which is public, has the named columns.
+            look: check that the header of the files, which is public, has the named columns, before its labels.
         """
         table, asked = config.part(cls), config.part(TablesParameters)
-        if look:
-            table._require_header()
         if table.secret_detectors:
             make_detectors(table.secret_detectors)
         columns, crossed = table.all_columns, table.crossed
@@ -318,6 +316,8 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
                 "Give either --text A,B,C or --record-columns A,B,C.",
             )
         require_told(table.form, columns, crossed=crossed)
+        if look:
+            table.require_header()
         if table.label is not None and not (table.labels or crossed or table.labels_from_data):
             raise undeclared(table.label, [column.name for column in columns])
         if not columns and asked != TablesParameters():
@@ -352,10 +352,11 @@ class Table(settings.DataParameters, use_attribute_docstrings=False):
         """Return the paths of the table's files relative to ``root``, or their addresses; empty if it has no files."""
         return "\n".join(_place(each, root.resolve()) for each in self.data).encode("utf-8", "surrogatepass")
 
-    def _require_header(self) -> None:
+    def require_header(self) -> None:
+        """Raise CorpusError if there are no such files, or their header lacks a named column."""
         if not self.data or "-" in self.data:
             return
-        label = None if self.crossed else self.label
+        label = None if "*" in (self.label or "") else self.label  # several columns
         typed = [column.name for column in (*self.crossed, *self.typed_columns) if column.name not in self.form.told]
         names = (*self.text_columns, *self.record_columns, label, self.owner, *self.secrets, *typed)
         reading = Reading(format=self.format, delimiter=self.delimiter, encoding=self.encoding)

@@ -49,7 +49,7 @@ def release(
         )
     opened = open_session(job.place, job.lasting, job.promise.noise_source, scratch=job.engine.scratch)
     with _recorded(opened, job, listener, "release") as (session, listener):
-        check_cap(session, job)  # before a model is loaded
+        _check_table(session, job, corpus)
         writing = None
         if job.method.needs.candidates or job.method.needs.private_model:
             writing = prepare_writing(session, job.method, job.texts, job.chat, listener)
@@ -72,7 +72,7 @@ def run(
     opened = open_session(job.place, job.lasting, noise, witness=witness, scratch=scratch)
     with _recorded(opened, job, listener, "run") as (session, listener):
         _say_free(session, job, config, listener)
-        check_cap(session, job)  # before a model is loaded
+        _check_table(session, job, corpus)
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)  # before any charge
         made = make_release(session, job, corpus, writing, listener)
         return signing.of_result(write_texts(session, made, job, writing, listener, capped=True), listener)
@@ -112,6 +112,14 @@ def generate(made: Release | str | PathLike[str], *, listener: Listener = SILENT
     with _recorded(opened, job, listener, "generate") as (session, listener):
         writing = prepare_writing(session, job.method, job.texts, job.chat, listener)
         return signing.of_result(write_texts(session, made, job, writing, listener, clear=True), listener)
+
+
+def _check_table(session: Session, job: Job, corpus: Corpus | None) -> None:
+    """Check the cap of the dataset, then that a new run's files are there, before a model is loaded. A run that began
+    may not need its table."""
+    check_cap(session, job)
+    if corpus is None and not session.begun:
+        job.table.require_header()
 
 
 def _say_free(session: Session, job: Job, config: RunConfig, listener: Listener) -> None:
