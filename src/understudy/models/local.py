@@ -33,7 +33,7 @@ from understudy.models.types import ChatRequest, Completion, FinishReason, Messa
 from understudy.models.weights import end_tokens, load_weights, model_window, render
 from understudy.models.writer import Judge, fingerprint, merge
 
-BEGIN, GROWS, MOST, CONTINUE = 1.0, 0.25, 3.0, 6.0
+BEGIN, GROWS, MOST, CONTINUE = 1.5, 0.4, 4.0, 6.0
 """Added to logits: BEGIN to a phrase's first token, and GROWS for each token that it is late, but at most MOST in all;
 CONTINUE to each of its next tokens."""
 PATIENCE = 5  # tokens for each phrase, after which it is late

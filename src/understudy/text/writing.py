@@ -21,7 +21,7 @@ from understudy.models.collect import collect
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 from understudy.text.gate import ENGLISH, OPEN, Earlier, Fault, Gate, Reading
 from understudy.text.prompts.template import DEFAULT_TEMPERATURE, PromptTemplate, WritingParameters, load_template
-from understudy.text.prompts.writer import PHRASE_WORTH, TEMPERATURE, Brief, choices
+from understudy.text.prompts.writer import PHRASE_WORTH, SHARE_WORTH, TEMPERATURE, Brief, choices
 from understudy.text.records import Row, Rows, Seed, SyntheticRecord, Value
 from understudy.text.vocabulary.words import kept_phrases, missing_phrases, split_words
 
@@ -432,7 +432,7 @@ def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] =
     if any(_runs(words) & _runs(split_words(turn.content)) for turn in prompt if turn.role == "assistant"):
         score /= 2
     if answer.sense is not None:
-        score += score + PHRASE_WORTH * counted + math.log(answer.sense / (1 - answer.sense))
+        score = SHARE_WORTH * score + PHRASE_WORTH * counted + math.log(answer.sense / (1 - answer.sense))
     return not answer.blank, score, answer.finish_reason == "stop"
 
 

@@ -17,8 +17,8 @@ ANSWERS = 3
 More phrases in one short text, and frequent words ("when", "get"), made texts of so small a model senseless."""
 TEMPERATURE = 0.5
 """Its default sampling temperature."""
-PHRASE_WORTH = 0.2
-"""What each further phrase in an answer is worth, in log-odds of making sense."""
+SHARE_WORTH, PHRASE_WORTH = 3.0, 0.2
+"""What all phrases that were asked for are worth in an answer, and each of them, in log-odds of making sense."""
 
 _ANSWER_TO = re.compile(r"(answer|reply|response) to (?:an? |the )?(.+) question", re.IGNORECASE)
 _ANSWERS = frozenset({"true", "false", "yes", "no", "none", "other"})
