@@ -6,10 +6,10 @@ All errors that public facts can show are raised here, before a folder is touche
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 from understudy.base.errors import ConfigError
@@ -105,7 +105,7 @@ class Job(FreeJob):
         begun = defaults.settings_begun(config)
         config, on_delta = defaults.with_delta(config, begun)
         named = config.dataset is not None or len(config.data) == 1  # else the name is asked for first
-        there = all(Path(each).exists() for each in config.data)  # missing files are missed after the ledger is asked
+        there = all(map(os.path.exists, config.data))  # missing files are missed after the ledger is asked
         self.table = Table.of(config, look=charges and named and there and not begun)
         self.language_decision = defaults.LanguageDecision.of(config, self.table)
         config = self.language_decision.config
