@@ -23,26 +23,16 @@ from understudy.privacy.mechanisms import Declared, NoisySum, SampledSum, Sensit
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.sealed import NoiseOrigin, Seal
 from understudy.privacy.unit import Unit
-from understudy.release.statement import (
-    DELTAS,
-    NOT_PRIVATE,
-    PRIORS,
-    EpsilonPromise,
-    Sealed,
-    SecretPromise,
-    Statement,
-    load_statement,
-    sampled_at,
-)
+from understudy.release import statement as statements
 from understudy.run.forecast import Forecast
 from understudy.run.settings import RunConfig, run_config
 
 PUBLIC = {"vocabulary": {"source": "built-in", "sha256": "ab" * 32}, "prompt": {"source": "general"}}
 
 
-def statement(*events: Event, budget: Budget, private: bool = True, **options: Any) -> Statement:
+def statement(*events: Event, budget: Budget, private: bool = True, **options: Any) -> statements.Statement:
     charges = tuple(Charge(f"release {number}", Declared(event), "noisy counts") for number, event in enumerate(events))
-    made = Statement.of(
+    made = statements.Statement.of(
         Plan("dp-kps", options.pop("unit", Unit()), budget, charges),
         public_inputs=PUBLIC,
         labels_declared=options.pop("labels_declared", True),
@@ -52,7 +42,7 @@ def statement(*events: Event, budget: Budget, private: bool = True, **options: A
     return made.with_seals(seals(made, noise="system" if private else "none"))
 
 
-def seals(made: Statement, *, noise: NoiseOrigin = "system") -> list[Seal]:
+def seals(made: statements.Statement, *, noise: NoiseOrigin = "system") -> list[Seal]:
     """Of one value per charge, as a run's store has them."""
     return [
         Seal(charge.name, charge.event, made.unit, noise, "0" * 32, "1" * 32, 1, rows="2" * 64)
@@ -60,12 +50,12 @@ def seals(made: Statement, *, noise: NoiseOrigin = "system") -> list[Seal]:
     ]
 
 
-def gaussian(epsilon: float = 6, delta: str = "1e-6", **options: Any) -> Statement:
+def gaussian(epsilon: float = 6, delta: str = "1e-6", **options: Any) -> statements.Statement:
     budget = Budget(epsilon, delta)
     return statement(*map(GaussianEvent, gaussian_split(budget, [1, 4])), budget=budget, **options)
 
 
-def laplace(epsilon: float = 3, **options: Any) -> Statement:
+def laplace(epsilon: float = 3, **options: Any) -> statements.Statement:
     budget = Budget(epsilon, 0)
     return statement(*map(PureEvent, pure_split(budget, [1, 4])), budget=budget, **options)
 
@@ -79,8 +69,8 @@ def laplace(epsilon: float = 3, **options: Any) -> Statement:
         gaussian(unit=Unit("owner", 5), labels_declared=False, notes=("One.", "Two.")),
     ],
 )
-def test_a_statement_survives_json(made: Statement) -> None:
-    again = Statement.from_json(json.loads(json.dumps(made.to_json())))
+def test_a_statement_survives_json(made: statements.Statement) -> None:
+    again = statements.Statement.from_json(json.loads(json.dumps(made.to_json())))
     assert again == made
     assert again.to_json() == made.to_json()
     assert again.to_markdown() == made.to_markdown()
@@ -88,7 +78,7 @@ def test_a_statement_survives_json(made: Statement) -> None:
 
 def test_epsilon_is_stated_at_the_booked_delta_and_at_several_others() -> None:
     made = gaussian(6, "3e-7")
-    assert sorted(made.epsilon_at) == sorted([*DELTAS, 3e-7])
+    assert sorted(made.epsilon_at) == sorted([*statements.DELTAS, 3e-7])
     assert made.epsilon_at[3e-7] <= 6
     assert made.epsilon_at[3e-7] == pytest.approx(6, rel=1e-6)
     mu = math.sqrt(sum(2 * charge.event.rho for charge in made.charges))
@@ -129,15 +119,15 @@ def test_the_promise_names_the_odds_and_never_understates_them(epsilon: float, o
 def test_a_run_without_noise_is_stamped_and_promises_nothing() -> None:
     made = gaussian(private=False)
     text = made.to_markdown()
-    assert f"**{NOT_PRIVATE}.**" in text
-    assert text.index(NOT_PRIVATE) < text.index("epsilon")
+    assert f"**{statements.NOT_PRIVATE}.**" in text
+    assert text.index(statements.NOT_PRIVATE) < text.index("epsilon")
     for promise in ("It protects", "times the probability without it", "-differential privacy", "Booked in the ledger"):
         assert promise in gaussian().to_markdown()
         assert promise not in text
-    assert made.to_json()["stamp"] == NOT_PRIVATE
+    assert made.to_json()["stamp"] == statements.NOT_PRIVATE
     assert made.to_json()["private"] is False
     assert gaussian().to_json()["stamp"] == ""
-    assert NOT_PRIVATE not in gaussian().to_markdown()
+    assert statements.NOT_PRIVATE not in gaussian().to_markdown()
 
 
 def test_the_statement_for_people_says_what_was_protected_released_public_and_not_covered() -> None:
@@ -149,7 +139,7 @@ def test_the_statement_for_people_says_what_was_protected_released_public_and_no
     assert "- prompt: general\n" in text
     assert "- label set: declared\n" in text
     assert "- A remark." in text
-    for item in EpsilonPromise.not_covered:
+    for item in statements.EpsilonPromise.not_covered:
         assert item in text
 
 
@@ -170,14 +160,14 @@ def test_the_statement_for_machines_is_plain_json_without_infinities() -> None:
 def test_a_statement_without_values_promises_nothing() -> None:
     made = replace(gaussian(), sealed=None)
     assert not made.private
-    assert NOT_PRIVATE in made.to_markdown()
-    assert Statement.from_json(json.loads(json.dumps(made.to_json()))) == made
+    assert statements.NOT_PRIVATE in made.to_markdown()
+    assert statements.Statement.from_json(json.loads(json.dumps(made.to_json()))) == made
 
 
 def test_the_seals_of_all_values_make_a_statement_private_and_only_what_may_be_shown_is_in_it() -> None:
     made = gaussian()
     assert made.private
-    assert made.sealed == Sealed("system", "0" * 32, "1" * 32, 1)
+    assert made.sealed == statements.Sealed("system", "0" * 32, "1" * 32, 1)
     assert "2" * 64 not in json.dumps(made.to_json())  # the keyed hash of the rows stays in private/
 
 
@@ -241,10 +231,10 @@ def test_a_statement_that_says_it_is_private_where_its_seal_does_not_is_refused(
     fields = gaussian().to_json()
     path = tmp_path / "statement.json"
     path.write_text(json.dumps(fields), "utf-8")
-    assert load_statement(path) == gaussian()
+    assert statements.load_statement(path) == gaussian()
     path.write_text(json.dumps({**fields, **lie}), "utf-8")
     with pytest.raises(ConfigError, match="not a privacy statement"):
-        load_statement(path)
+        statements.load_statement(path)
 
 
 @pytest.mark.parametrize(
@@ -255,23 +245,23 @@ def test_a_unit_is_read_with_its_kind_and_bound_and_no_other_field(unit: Any) ->
     with pytest.raises(ValueError, match="no kind or no bound"):
         Unit.from_json(unit)
     with pytest.raises(ValueError, match="no kind or no bound"):
-        Statement.from_json({**gaussian().to_json(), "unit": unit})
+        statements.Statement.from_json({**gaussian().to_json(), "unit": unit})
 
 
 def test_a_public_input_has_a_source_and_may_say_more() -> None:
     fields = gaussian().to_json()
     entry = {"source": "", "sha256": None, "pages": 7}
-    assert Statement.from_json({**fields, "public_inputs": {"a": entry}}).public_inputs == {"a": entry}
+    assert statements.Statement.from_json({**fields, "public_inputs": {"a": entry}}).public_inputs == {"a": entry}
     for wrong in ({}, {"source": None}, {"source": 1}, {"source": "a", "sha256": 1}):
         with pytest.raises(ValueError, match="no source"):
-            Statement.from_json({**fields, "public_inputs": {"a": wrong}})
+            statements.Statement.from_json({**fields, "public_inputs": {"a": wrong}})
 
 
 def test_a_charge_whose_event_is_not_that_of_its_mechanism_is_no_statement() -> None:
     made = gaussian()
     charge = Charge("sums", NoisySum("gaussian", 50.0, Sensitivity.of_counts(3), (3,)), "noisy counts")
     fields = replace(made, charges=(charge,)).to_json()
-    Statement.from_json(fields)
+    statements.Statement.from_json(fields)
     for mechanism in (
         {**fields["charges"][0]["mechanism"], "noise_multiplier": 60.0},
         {**fields["charges"][0]["mechanism"], "noise": "laplace"},
@@ -281,7 +271,7 @@ def test_a_charge_whose_event_is_not_that_of_its_mechanism_is_no_statement() -> 
         {},
     ):
         with pytest.raises(ValueError, match="charges"):
-            Statement.from_json({**fields, "charges": [{**fields["charges"][0], "mechanism": mechanism}]})
+            statements.Statement.from_json({**fields, "charges": [{**fields["charges"][0], "mechanism": mechanism}]})
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.5, 1 / 32, 1 / 8192])
@@ -292,9 +282,9 @@ def test_what_one_sampled_sum_costs_at_least_is_no_more_than_it_is_accounted_for
 ) -> None:
     event = SubsampledGaussianEvent(multiplier, rate, 1)
     epsilon = Composition((event,)).epsilon(delta)
-    assert sampled_at(event, epsilon) <= delta
+    assert statements.sampled_at(event, epsilon) <= delta
     if rate == 1 or epsilon > 0.5:
-        assert sampled_at(event, epsilon / 2) > delta, "half of it is refused"
+        assert statements.sampled_at(event, epsilon / 2) > delta, "half of it is refused"
 
 
 BUDGET = SecretBudget("1e-4", "1e-3")
@@ -308,7 +298,7 @@ def secret_statement(
     m: int = 5,
     private: bool = True,
     **options: Any,
-) -> Statement:
+) -> statements.Statement:
     incidence = "cd" * 32 if options.pop("incidence", "private") == "public" else None
     sensitivity = Sensitivity.of_counts(1)
     mechanism = (
@@ -316,14 +306,14 @@ def secret_statement(
         if isinstance(event, MixtureEvent)
         else NoisySum("gaussian", event.noise_multiplier, sensitivity, (3,))
     )
-    made = Statement.of(
+    made = statements.Statement.of(
         Plan("sec-pe", Unit("secret", m), budget, (Charge("centres", mechanism, "noisy sums"),)),
         public_inputs={"public corpus": {"source": "news.csv", "sha256": "ab" * 32}},
         labels_declared=options.pop("labels_declared", True),
         dataset="clinic",
         **options,
     )
-    return replace(made, sealed=Sealed("system" if private else "none", "0" * 32, "1" * 32, 1))
+    return replace(made, sealed=statements.Sealed("system" if private else "none", "0" * 32, "1" * 32, 1))
 
 
 @pytest.mark.parametrize(
@@ -338,7 +328,7 @@ def secret_statement(
 def test_a_statement_on_secrets_survives_json(options: dict[str, Any]) -> None:
     made = secret_statement(**options)
     fields = json.loads(json.dumps(made.to_json(), allow_nan=False))
-    again = Statement.from_json(fields)
+    again = statements.Statement.from_json(fields)
     assert again == made
     assert again.to_markdown() == made.to_markdown()
     assert json.loads(json.dumps(again.to_json())) == fields
@@ -350,7 +340,7 @@ def test_a_statement_on_secrets_survives_json(options: dict[str, Any]) -> None:
 def test_the_posterior_is_stated_at_the_booked_prior_and_at_several_others() -> None:
     """All records drawn is mu-GDP: r(p) = Phi(Phi^-1(p) + mu)."""
     made = secret_statement(budget=SecretBudget("3e-4", "3e-3"))
-    assert list(made.posterior_at) == sorted([*PRIORS, 3e-4])
+    assert list(made.posterior_at) == sorted([*statements.PRIORS, 3e-4])
     assert made.posterior_at[3e-4] <= 3e-3
     for prior, posterior in made.posterior_at.items():
         exact = phi_bar(-normal_quantile(prior) - 1 / 1.5905)
@@ -381,7 +371,7 @@ def test_the_promise_says_the_prior_the_posterior_their_ratio_and_the_test() -> 
         "refers to secrets by number only",
     ):
         assert part in text
-    for item in SecretPromise.not_covered:
+    for item in statements.SecretPromise.not_covered:
         assert f"- {item}" in text
     assert "-differential privacy" not in text
     assert "at delta" not in text
@@ -407,7 +397,7 @@ def test_a_label_set_read_from_the_data_is_no_secret() -> None:
 
 def test_a_run_for_secrets_without_noise_is_stamped_and_promises_nothing() -> None:
     text = secret_statement(private=False).to_markdown()
-    assert f"**{NOT_PRIVATE}.**" in text
+    assert f"**{statements.NOT_PRIVATE}.**" in text
     for promise in ("It protects", "guesses it correctly", "Booked in the ledger"):
         assert promise in secret_statement().to_markdown()
         assert promise not in text

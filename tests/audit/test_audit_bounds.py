@@ -10,16 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from understudy.audit.mechanisms.bounds import (
-    PRIOR,
-    Claim,
-    ErrorLimits,
-    best_bound,
-    counted,
-    limits,
-    secret_budget,
-    upper_limit,
-)
+from understudy.audit.mechanisms import bounds as claimed
 from understudy.audit.result import GuessRule, canaries_needed, guess_rules, judge, judge_groups, largest_bound
 from understudy.evaluate.metrics.guesses import CEILING, lower_bound, p_value
 from understudy.privacy.events import (
@@ -40,11 +31,11 @@ RUNS = 4_000
 @pytest.mark.parametrize("alpha", [0.05, 1e-6])
 def test_the_upper_limit_is_that_of_clopper_and_pearson(found: int, trials: int, alpha: float) -> None:
     reference = stats.binomtest(found, trials, alternative="less").proportion_ci(1 - alpha, method="exact").high
-    assert upper_limit(found, trials, alpha=alpha) == pytest.approx(reference, rel=1e-9)
+    assert claimed.upper_limit(found, trials, alpha=alpha) == pytest.approx(reference, rel=1e-9)
 
 
-def exact(false_positive: float, false_negative: float) -> ErrorLimits:
-    return ErrorLimits(np.array(false_positive), np.array(false_negative))
+def exact(false_positive: float, false_negative: float) -> claimed.ErrorLimits:
+    return claimed.ErrorLimits(np.array(false_positive), np.array(false_negative))
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
@@ -76,7 +67,7 @@ def test_the_exact_errors_of_a_gaussian_give_its_mu_at_every_threshold(mu: float
 def test_the_best_of_all_thresholds_of_a_gaussian_gives_its_epsilon_at_delta() -> None:
     """The analytic Gaussian curve is the envelope of its tests."""
     thresholds = np.linspace(-6, 12, 20_000)
-    errors = ErrorLimits(stats.norm.sf(thresholds), stats.norm.cdf(thresholds - 1.0))
+    errors = claimed.ErrorLimits(stats.norm.sf(thresholds), stats.norm.cdf(thresholds - 1.0))
     assert errors.epsilon(1e-3).max() == pytest.approx(GDP(1.0).epsilon(1e-3), rel=1e-4)
 
 
@@ -106,7 +97,8 @@ def too_high(alpha: float, repetitions: int) -> int:
     """How often the bound on randomised response of epsilon 1 is above 1."""
     generator = np.random.default_rng(0)
     return sum(
-        best_bound(*answers(1.0, generator), lambda of: of.epsilon(0.0), alpha=alpha) > 1.0 for _ in range(repetitions)
+        claimed.best_bound(*answers(1.0, generator), lambda of: of.epsilon(0.0), alpha=alpha) > 1.0
+        for _ in range(repetitions)
     )
 
 
@@ -118,27 +110,29 @@ def test_a_bound_is_too_high_as_seldom_as_it_says() -> None:
 def test_a_bound_is_near_to_what_is_lost() -> None:
     generator = np.random.default_rng(1)
     for epsilon in (1.0, 3.0):
-        found = best_bound(*answers(epsilon, generator), lambda of: of.epsilon(0.0), alpha=0.05)
+        found = claimed.best_bound(*answers(epsilon, generator), lambda of: of.epsilon(0.0), alpha=0.05)
         assert 0.85 * epsilon < found <= epsilon
     absent, present = generator.normal(0, 1, RUNS), generator.normal(1.5, 1, RUNS)
-    assert 1.35 < best_bound(absent, present, lambda of: of.mu(), alpha=0.05) <= 1.5
+    assert 1.35 < claimed.best_bound(absent, present, lambda of: of.mu(), alpha=0.05) <= 1.5
 
 
 def test_runs_that_choose_the_threshold_are_not_counted() -> None:
     """The best of many thresholds on pure noise looks like a find on the runs that chose it."""
-    assert counted(RUNS) == 3_000
+    assert claimed.counted(RUNS) == 3_000
     generator = np.random.default_rng(2)
     first, others = generator.random(1_000), generator.random(3_000)
     absent = np.concatenate([first, others])
     present = np.concatenate([first + 1, others])  # told apart where it does not count
-    assert best_bound(absent, present, lambda of: of.epsilon(0.0), alpha=0.05) == 0
-    assert best_bound(absent, np.concatenate([first + 1, others + 1]), lambda of: of.epsilon(0.0), alpha=0.05) > 5
+    assert claimed.best_bound(absent, present, lambda of: of.epsilon(0.0), alpha=0.05) == 0
+    assert (
+        claimed.best_bound(absent, np.concatenate([first + 1, others + 1]), lambda of: of.epsilon(0.0), alpha=0.05) > 5
+    )
 
 
 def test_limits_share_their_chance_of_error() -> None:
-    both = limits(3, 7, 100, alpha=0.02)
-    assert both.false_positive == upper_limit(3, 100, alpha=0.01)
-    assert both.false_negative == upper_limit(7, 100, alpha=0.01)
+    both = claimed.limits(3, 7, 100, alpha=0.02)
+    assert both.false_positive == claimed.upper_limit(3, 100, alpha=0.01)
+    assert both.false_negative == claimed.upper_limit(7, 100, alpha=0.01)
 
 
 # -- zCDP, and units that are drawn at a rate --------------------------------------------------------------------------
@@ -148,7 +142,7 @@ def test_limits_share_their_chance_of_error() -> None:
 def test_no_test_of_a_gaussian_shows_more_rho_than_it_has_and_the_best_not_much_less(rho: float) -> None:
     mu = math.sqrt(2 * rho)
     thresholds = np.linspace(-4, 4 + mu, 400)
-    found = ErrorLimits(stats.norm.sf(thresholds), stats.norm.cdf(thresholds - mu)).rho
+    found = claimed.ErrorLimits(stats.norm.sf(thresholds), stats.norm.cdf(thresholds - mu)).rho
     assert 0.6 * rho < found.max() <= rho
 
 
@@ -350,8 +344,8 @@ def test_bounds_of_many_groups_are_too_high_no_more_often_than_is_said() -> None
     assert too_high(uncorrected) >= 30, "far more would be"
 
 
-def epsilon(*events: Event, delta: float = 1e-6) -> Claim:
-    return Claim(events, delta)
+def epsilon(*events: Event, delta: float = 1e-6) -> claimed.Claim:
+    return claimed.Claim(events, delta)
 
 
 EVENTS = {
@@ -376,20 +370,20 @@ def test_no_test_on_the_promised_curve_refutes_the_promise(name: str) -> None:
     pure = "pure" in name
     claim = epsilon(*events, delta=0.0 if pure else 1e-6)
     for false_positive in (0.001, 0.05, 0.3, 0.8):
-        best = ErrorLimits(np.array(false_positive), np.array(1 - claim.power(false_positive)))
+        best = claimed.ErrorLimits(np.array(false_positive), np.array(1 - claim.power(false_positive)))
         assert claim.bound(best) <= claim.value * (1 + 1e-9)
         if claim.curve:
             found = claim.of_curve(float(claim.along_curve(best)))
             assert found == pytest.approx(claim.value, rel=2e-3)
-            better = ErrorLimits(best.false_positive, 0.7 * best.false_negative)
+            better = claimed.ErrorLimits(best.false_positive, 0.7 * best.false_negative)
             assert claim.of_curve(float(claim.along_curve(better))) > claim.value
 
 
 def test_pure_privacy_is_refuted_where_its_best_test_is_beaten() -> None:
     claim = epsilon(PureEvent(1.0), delta=0.0)
     wrong = 1 / (1 + math.e)
-    assert claim.bound(ErrorLimits(np.array(wrong), np.array(wrong))) == pytest.approx(claim.value)
-    assert claim.bound(ErrorLimits(np.array(wrong), np.array(wrong * 0.9))) > claim.value
+    assert claim.bound(claimed.ErrorLimits(np.array(wrong), np.array(wrong))) == pytest.approx(claim.value)
+    assert claim.bound(claimed.ErrorLimits(np.array(wrong), np.array(wrong * 0.9))) > claim.value
 
 
 def test_the_epsilon_of_one_sampled_gaussian_is_that_of_its_privacy_loss_distribution() -> None:
@@ -401,19 +395,19 @@ def test_the_epsilon_of_one_sampled_gaussian_is_that_of_its_privacy_loss_distrib
 
 def test_the_numbers_are_named() -> None:
     assert epsilon(PureEvent(1.0), delta=0.0).words == "epsilon at delta 0"
-    assert Claim((GaussianEvent(1.0),), prior=0.01).words == "posterior at prior 0.01"
+    assert claimed.Claim((GaussianEvent(1.0),), prior=0.01).words == "posterior at prior 0.01"
 
 
 def test_a_secret_that_is_always_drawn_has_a_gaussian_curve_and_one_that_is_drawn_sometimes_has_none() -> None:
     always, sometimes = MixtureEvent(1.5, (((1.0, 2),),)), MixtureEvent(1.5, (((0.5, 2),),))
-    assert Claim((always, GaussianEvent(1.0)), prior=0.01).curve == "Gaussian"
-    claim = Claim((always,), prior=0.01)
+    assert claimed.Claim((always, GaussianEvent(1.0)), prior=0.01).curve == "Gaussian"
+    claim = claimed.Claim((always,), prior=0.01)
     assert claim.of_curve(2 / 1.5) == pytest.approx(claim.value, rel=1e-6)
-    assert Claim((sometimes,), prior=0.01).curve is None
+    assert claimed.Claim((sometimes,), prior=0.01).curve is None
 
 
 def test_secrets_are_promised_what_one_gaussian_release_of_the_same_epsilon_would() -> None:
-    spend = secret_budget(Budget(4, "1e-6"))
-    assert float(spend.prior) == PRIOR
+    spend = claimed.secret_budget(Budget(4, "1e-6"))
+    assert float(spend.prior) == claimed.PRIOR
     assert GDP(spend.mu).epsilon(1e-6) == pytest.approx(4, rel=1e-6)
-    assert float(spend.posterior) == pytest.approx(stats.norm.sf(stats.norm.isf(PRIOR) - spend.mu))
+    assert float(spend.posterior) == pytest.approx(stats.norm.sf(stats.norm.isf(claimed.PRIOR) - spend.mu))

@@ -17,17 +17,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from understudy.audit import canaries as audit
 from understudy.audit import running
-from understudy.audit.canaries import (
-    CORPUS,
-    Canaries,
-    choose_canaries,
-    load_canaries,
-    make_canaries,
-    on_the_copy,
-    plant,
-    vocabulary_of,
-)
 from understudy.audit.result import area_under_curve, guess_rules, judge, true_positive_rate
 from understudy.base.errors import ConfigError, CorpusError, ResumeError
 from understudy.corpus.secrets import records_per_secret, secret_finder
@@ -45,9 +36,9 @@ RARE = [f"zq{a}{b}{c}" for a in "abcdef" for b in "abcdefghij" for c in "abcdefg
 TEXTS = ["Chest pain since Monday, pulse fast", "A rash on both ankles", "Pulse normal, no chest pain at all"]
 
 
-def canaries(count: int = 100, per_canary: int = 3) -> Canaries:
+def canaries(count: int = 100, per_canary: int = 3) -> audit.Canaries:
     prefixes: list[tuple[str, Label | None]] = [("A rash", "skin"), ("Pulse fast", "heart")]
-    return make_canaries(count, terms=RARE, taken=frozenset(), per_canary=per_canary, prefixes=prefixes)
+    return audit.make_canaries(count, terms=RARE, taken=frozenset(), per_canary=per_canary, prefixes=prefixes)
 
 
 def config(folder: Path, **changes: Any) -> RunConfig:
@@ -71,17 +62,17 @@ def config(folder: Path, **changes: Any) -> RunConfig:
     return run_config({name: value for name, value in values.items() if value is not None})
 
 
-def planted(folder: Path, **changes: Any) -> tuple[Canaries, list[dict[str, Any]], RunConfig]:
+def planted(folder: Path, **changes: Any) -> tuple[audit.Canaries, list[dict[str, Any]], RunConfig]:
     """The canaries, the rows of the copy, and the configuration on it."""
     settings = config(folder, **changes)
     job = Job(settings)
     with job.table.open(folder) as corpus:
         finder = job.table.finder(corpus) if job.promise.unit.kind == "secret" else None
-        terms = vocabulary_of(job.method).terms
-        made = choose_canaries(corpus, terms, finder=finder, count=60, prefix_words=2, suffix_terms=3)
-        plant(job.table, job.promise.unit, corpus, made, folder)
-    rows = [json.loads(line) for line in (folder / CORPUS).read_text("utf-8").splitlines()]
-    return made, rows, on_the_copy(settings, folder)
+        terms = audit.vocabulary_of(job.method).terms
+        made = audit.choose_canaries(corpus, terms, finder=finder, count=60, prefix_words=2, suffix_terms=3)
+        audit.plant(job.table, job.promise.unit, corpus, made, folder)
+    rows = [json.loads(line) for line in (folder / audit.CORPUS).read_text("utf-8").splitlines()]
+    return made, rows, audit.on_the_copy(settings, folder)
 
 
 def test_no_two_canaries_share_a_term_or_a_name() -> None:
@@ -106,7 +97,7 @@ def test_a_canary_begins_with_its_prefix_and_ends_in_its_terms() -> None:
 
 def test_terms_that_read_as_others_side_by_side_are_not_used() -> None:
     terms = ["pain", "chest", *(f"chest {word}" for word in RARE[:100]), *RARE[:100]]
-    made = make_canaries(25, terms=terms, taken=frozenset(), per_canary=3, prefixes=[("", None)])
+    made = audit.make_canaries(25, terms=terms, taken=frozenset(), per_canary=3, prefixes=[("", None)])
     matcher = TermMatcher(terms)
     for canary in made:
         assert [terms[index] for index in matcher.find(canary.text)] == list(canary.terms)
@@ -128,22 +119,22 @@ def test_canaries_are_kept_for_their_owner_alone_and_read_again(tmp_path: Path) 
     made = canaries()
     made.save(tmp_path / "c.json", settings="abc")
     assert stat.S_IMODE((tmp_path / "c.json").stat().st_mode) == 0o600
-    assert load_canaries(tmp_path / "c.json", settings="abc") == made
+    assert audit.load_canaries(tmp_path / "c.json", settings="abc") == made
 
 
 def test_canaries_of_other_settings_or_damaged_ones_are_refused(tmp_path: Path) -> None:
     canaries().save(tmp_path / "c.json", settings="abc")
     with pytest.raises(ResumeError, match="other settings"):
-        load_canaries(tmp_path / "c.json", settings="abd")
+        audit.load_canaries(tmp_path / "c.json", settings="abd")
     (tmp_path / "c.json").write_text('{"settings": "abc", "canaries": [{"name": "x"}]}')
     with pytest.raises(ResumeError, match="cannot be read"):
-        load_canaries(tmp_path / "c.json", settings="abc")
+        audit.load_canaries(tmp_path / "c.json", settings="abc")
 
 
 def test_the_copy_holds_all_records_and_those_canaries_whose_coin_says_so(tmp_path: Path) -> None:
     made, rows, _ = planted(tmp_path)
     assert [row["note"] for row in rows] == [*TEXTS, *(canary.text for canary in made if canary.planted)]
-    assert stat.S_IMODE((tmp_path / CORPUS).stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / audit.CORPUS).stat().st_mode) == 0o600
 
 
 def test_prefixes_are_of_records_and_no_suffix_is_in_the_corpus(tmp_path: Path) -> None:
@@ -204,14 +195,14 @@ def test_a_record_of_several_columns_gets_the_canary_in_its_last_one(tmp_path: P
 def test_the_run_on_the_copy_has_a_ledger_and_a_folder_of_its_own(tmp_path: Path) -> None:
     *_, settings = planted(tmp_path, ledger="theirs.sqlite", dataset="theirs", fresh=True)
     assert Path(settings.ledger or "").parent == Path(settings.output or "").parent == tmp_path
-    assert (settings.dataset, settings.fresh, settings.data) == ("audit", False, (str(tmp_path / CORPUS),))
+    assert (settings.dataset, settings.fresh, settings.data) == ("audit", False, (str(tmp_path / audit.CORPUS),))
 
 
 def test_a_table_without_a_record_is_an_error(tmp_path: Path) -> None:
     settings = config(tmp_path, max_bad_rows=0.05, label="kind", labels="a")
     (tmp_path / "notes.jsonl").write_text('{"note": "x", "kind": "b"}\n', "utf-8")
     with Table.of(settings).open(tmp_path) as corpus, pytest.raises(CorpusError, match="no record"):
-        choose_canaries(corpus, RARE, count=5, prefix_words=2, suffix_terms=3)
+        audit.choose_canaries(corpus, RARE, count=5, prefix_words=2, suffix_terms=3)
 
 
 def test_canaries_among_texts_that_have_parts_are_rows_of_these(tmp_path: Path) -> None:
@@ -244,24 +235,24 @@ class Letters:
 
 
 @pytest.fixture(scope="module")
-def hundred() -> Canaries:
-    return make_canaries(100, terms=RARE, taken=frozenset(), per_canary=4, prefixes=[("The patient said", None)])
+def hundred() -> audit.Canaries:
+    return audit.make_canaries(100, terms=RARE, taken=frozenset(), per_canary=4, prefixes=[("The patient said", None)])
 
 
-def copies(canaries: Canaries) -> list[str]:
+def copies(canaries: audit.Canaries) -> list[str]:
     """A run that repeats its data."""
     return [canary.text for canary in canaries if canary.planted] + ["The patient slept well"] * 40
 
 
 @pytest.mark.parametrize("attack", [running.TERMS, running.NGRAM, running.EMBEDDING])
-def test_planted_canaries_of_a_copy_score_above_all_others(hundred: Canaries, attack: str) -> None:
+def test_planted_canaries_of_a_copy_score_above_all_others(hundred: audit.Canaries, attack: str) -> None:
     release: Any = None
     found = running.score(attack, hundred, texts=copies(hundred), release=release, embedder=Letters())
     assert found[hundred.planted].min() > found[~hundred.planted].max()
 
 
 @pytest.mark.parametrize("attack", [running.TERMS, running.NGRAM, running.EMBEDDING])
-def test_texts_without_a_canary_tell_no_coin(hundred: Canaries, attack: str) -> None:
+def test_texts_without_a_canary_tell_no_coin(hundred: audit.Canaries, attack: str) -> None:
     release: Any = None
     found = running.score(attack, hundred, texts=["The patient slept well"] * 40, release=release, embedder=Letters())
     assert area_under_curve(found, hundred.planted) == pytest.approx(0.5, abs=0.33)  # but for a chance of 1e-8
@@ -269,19 +260,19 @@ def test_texts_without_a_canary_tell_no_coin(hundred: Canaries, attack: str) -> 
     assert np.array_equal(found, again)
 
 
-def test_no_texts_at_all_tell_nothing(hundred: Canaries) -> None:
+def test_no_texts_at_all_tell_nothing(hundred: audit.Canaries) -> None:
     assert not running.term_scores(hundred, []).any()
     assert not running.embedding_scores(hundred, [], Letters()).any()
     assert np.allclose(running.ngram_scores(hundred, []), 0)
 
 
-def test_terms_are_counted_wherever_they_stand(hundred: Canaries) -> None:
+def test_terms_are_counted_wherever_they_stand(hundred: audit.Canaries) -> None:
     first, second = hundred.all[:2]
     texts = [f"{first.terms[0]}, {second.terms[1]}, {first.terms[2].upper()}", f"see {first.terms[0]}."]
     assert running.term_scores(hundred, texts).tolist() == [3, 1, *[0] * 98]
 
 
-def release_of(canaries: Canaries, counts: dict[str, float], scores: dict[str, list[float]]) -> Any:
+def release_of(canaries: audit.Canaries, counts: dict[str, float], scores: dict[str, list[float]]) -> Any:
     """A dp-kps Release of two labels that holds these terms."""
     parameters = DPKPSParameters(top_terms=len(counts), length=1)
     labels = LabelSet(("a", "b"))
@@ -297,7 +288,7 @@ def release_of(canaries: Canaries, counts: dict[str, float], scores: dict[str, l
 
 
 def test_the_release_is_read_under_the_canarys_own_label() -> None:
-    made = make_canaries(4, terms=RARE, taken=frozenset(), per_canary=1, prefixes=[("", "a"), ("", "b")])
+    made = audit.make_canaries(4, terms=RARE, taken=frozenset(), per_canary=1, prefixes=[("", "a"), ("", "b")])
     terms = [canary.terms[0] for canary in made]
     release = release_of(
         made, dict.fromkeys(terms, 1.0), {terms[0]: [9, 0], terms[1]: [9, 0], terms[2]: [0, 9], terms[3]: [0, 9]}
@@ -307,7 +298,7 @@ def test_the_release_is_read_under_the_canarys_own_label() -> None:
 
 
 def test_terms_that_the_release_lacks_count_as_the_least_that_it_has() -> None:
-    made = make_canaries(3, terms=RARE, taken=frozenset(), per_canary=1, prefixes=[("", "a")])
+    made = audit.make_canaries(3, terms=RARE, taken=frozenset(), per_canary=1, prefixes=[("", "a")])
     terms = [canary.terms[0] for canary in made]
     release = release_of(made, {terms[0]: 5.0, terms[1]: 2.0}, {terms[0]: [0, 0], terms[1]: [0, 0]})
     found = running.score(running.RELEASE, made, texts=[], release=release, embedder=None)
@@ -382,14 +373,16 @@ def test_an_attack_that_knows_the_coins_reaches_the_power_of_the_test() -> None:
 
 def test_groups_are_labels_with_enough_canaries_and_those_far_from_the_rest() -> None:
     prefixes = [("The patient said", "a"), ("The nurse wrote", "a"), ("Zebras run", "b")]
-    made = make_canaries(120, terms=RARE, taken=frozenset(), per_canary=4, prefixes=prefixes)
+    made = audit.make_canaries(120, terms=RARE, taken=frozenset(), per_canary=4, prefixes=prefixes)
     assert running.groups_of(made, None).keys() == {"label a"}, "40 of b are too few"
-    more = make_canaries(150, terms=RARE, taken=frozenset(), per_canary=4, prefixes=prefixes)
+    more = audit.make_canaries(150, terms=RARE, taken=frozenset(), per_canary=4, prefixes=prefixes)
     found = running.groups_of(more, None)
     assert {name: int(chosen.sum()) for name, chosen in found.items()} == {"label a": 100, "label b": 50}
-    many = Canaries(more.all * 4)
+    many = audit.Canaries(more.all * 4)
     far = running.groups_of(many, Letters())["farthest from the rest"]
     assert far.sum() == 60
-    turned = Canaries(tuple(replace(each, planted=not each.planted) for each in many))
+    turned = audit.Canaries(tuple(replace(each, planted=not each.planted) for each in many))
     assert (running.groups_of(turned, Letters())["farthest from the rest"] == far).all(), "coins have no say"
-    assert "label None" not in running.groups_of(Canaries(tuple(replace(each, label=None) for each in more)), None)
+    assert "label None" not in running.groups_of(
+        audit.Canaries(tuple(replace(each, label=None) for each in more)), None
+    )

@@ -14,42 +14,10 @@ from broken_twins import OwnersAsRecords, Unweighted, not_shared
 from numpy.typing import NDArray
 from word_embedder import WordEmbedder
 
+from understudy.audit.mechanisms import models
+from understudy.audit.mechanisms import sums as of_sums
 from understudy.audit.mechanisms.audit import MECHANISMS, VIOLATION, Auditable, MechanismAudit, audit_mechanism
 from understudy.audit.mechanisms.bounds import Claim
-from understudy.audit.mechanisms.models import (
-    CANARY,
-    COUNT,
-    OPPOSITE,
-    OTHER,
-    TURNED,
-    dp_sgd,
-    faculty,
-    few_shot,
-    private_tokens,
-    questions,
-    seq_pate,
-    token_test,
-    trained,
-)
-from understudy.audit.mechanisms.sums import (
-    NEAREST,
-    OWNER,
-    InMemory,
-    Row,
-    SumAttack,
-    aug_pe,
-    charged_metrics,
-    columns,
-    corpus,
-    discovered,
-    dp_kde,
-    dp_kps,
-    guide,
-    one_sum,
-    sampled_guide,
-    sampled_topics,
-    sec_pe,
-)
 from understudy.base.errors import PrivacyError
 from understudy.corpus.bounding import BoundedBatch
 from understudy.evaluate.charged import MetricCounts
@@ -177,16 +145,16 @@ def caught(attack: Any, *, runs: int = 1_500) -> bool:
 
 
 def test_terms_whose_weights_are_not_shared_out_are_caught() -> None:
-    assert caught(discovered(Unit(), BUDGET, query_of=Unweighted), runs=2_500)
+    assert caught(of_sums.discovered(Unit(), BUDGET, query_of=Unweighted), runs=2_500)
 
 
 def test_owners_whose_records_each_have_a_set_are_caught() -> None:
-    assert caught(discovered(OWNER, BUDGET, query_of=OwnersAsRecords))
+    assert caught(of_sums.discovered(of_sums.OWNER, BUDGET, query_of=OwnersAsRecords))
 
 
 def test_a_threshold_of_one_deviation_less_is_caught() -> None:
     """Where delta can be seen: at that of a tenth."""
-    attack = discovered(Unit(), Budget("0.001", "0.1"))
+    attack = of_sums.discovered(Unit(), Budget("0.001", "0.1"))
     assert not caught(attack)
     attack.mechanism.__dict__["threshold"] = attack.mechanism.threshold - round(3 * attack.mechanism.scale)
     assert caught(attack)
@@ -197,7 +165,7 @@ def test_a_threshold_of_one_deviation_less_is_caught() -> None:
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_counts_that_forget_how_many_terms_a_record_has_are_caught(noise: NoiseKind) -> None:
-    assert caught(twin(one_sum("counts", noise, BUDGET), stating(TermCounts, Sensitivity.of_counts(1))))
+    assert caught(twin(of_sums.one_sum("counts", noise, BUDGET), stating(TermCounts, Sensitivity.of_counts(1))))
 
 
 @dataclass(frozen=True)
@@ -217,21 +185,21 @@ class WholeWeights(TermHistogram):
 def test_weights_of_1_for_every_term_of_a_record_are_caught(
     sum_of: Literal["vocabulary", "histogram"], noise: NoiseKind
 ) -> None:
-    assert caught(twin(one_sum(sum_of, noise, BUDGET), WholeWeights))
+    assert caught(twin(of_sums.one_sum(sum_of, noise, BUDGET), WholeWeights))
 
 
 @pytest.mark.parametrize("sum_of", ["vocabulary", "histogram"])
 def test_weights_with_the_divisor_of_the_other_noise_are_caught(sum_of: Literal["vocabulary", "histogram"]) -> None:
     """Weights of L2 norm 1 under noise for L1 norm 1."""
     wrong = stating(TermHistogram, Sensitivity(COUNT_GRID, COUNT_GRID, COUNT_GRID))
-    attack: Any = one_sum(sum_of, "laplace", BUDGET)
+    attack: Any = of_sums.one_sum(sum_of, "laplace", BUDGET)
     spec = replace(attack.sums[0].query.spec, noise="gaussian")
     assert caught(twin(attack, wrong, spec=spec), runs=7_200)
 
 
 def test_two_sums_that_each_spend_the_whole_budget_are_caught() -> None:
-    attack = dp_kps("gaussian", Unit(), LOUD)
-    (whole,) = one_sum("vocabulary", "gaussian", LOUD).sums
+    attack = of_sums.dp_kps("gaussian", Unit(), LOUD)
+    (whole,) = of_sums.one_sum("vocabulary", "gaussian", LOUD).sums
     assert not caught(attack, runs=600)
     assert caught(with_multiplier(attack, whole.mechanism.noise_multiplier))
 
@@ -243,7 +211,7 @@ def with_multiplier(attack: Any, noise_multiplier: float) -> Any:
 
 
 def test_an_owners_records_that_are_not_averaged_are_caught() -> None:
-    attack = dp_kps("gaussian", OWNER, BUDGET)
+    attack = of_sums.dp_kps("gaussian", of_sums.OWNER, BUDGET)
     counts, histogram, by_column = attack.sums
     added, added_by_column = (
         replace(each, query=not_shared(type(each.query))(**vars(each.query))) for each in (histogram, by_column)
@@ -259,7 +227,7 @@ class EveryColumnsTerms(ColumnTermHistogram):
 
 
 def test_phrases_by_columns_that_share_no_weight_are_caught() -> None:
-    attack = dp_kps("gaussian", Unit(), BUDGET)
+    attack = of_sums.dp_kps("gaussian", Unit(), BUDGET)
     *others, by_column = attack.sums
     added = EveryColumnsTerms(**vars(by_column.query))
     assert caught(replace(attack, sums=[*others, replace(by_column, query=added)]), runs=1_000)
@@ -284,21 +252,21 @@ class Reversed(PrefixDensity):
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_a_density_of_summed_features_is_caught(noise: NoiseKind) -> None:
-    assert caught(twin(one_sum("density", noise, BUDGET), SummedFeatures))
+    assert caught(twin(of_sums.one_sum("density", noise, BUDGET), SummedFeatures))
 
 
 def test_a_density_of_several_sequences_of_a_record_is_caught() -> None:
-    assert caught(twin(one_sum("prefixes", "gaussian", BUDGET), Reversed))
+    assert caught(twin(of_sums.one_sum("prefixes", "gaussian", BUDGET), Reversed))
 
 
 def test_densities_that_each_spend_the_whole_budget_are_caught() -> None:
-    (whole,) = one_sum("density", "gaussian", LOUD).sums
-    assert caught(with_multiplier(dp_kde("gaussian", Unit(), LOUD), whole.mechanism.noise_multiplier))
+    (whole,) = of_sums.one_sum("density", "gaussian", LOUD).sums
+    assert caught(with_multiplier(of_sums.dp_kde("gaussian", Unit(), LOUD), whole.mechanism.noise_multiplier))
 
 
 def test_charged_metrics_that_forget_a_block_are_caught() -> None:
     """Noise for one block of counts, where a record is in each."""
-    attack = charged_metrics(Unit(), BUDGET)
+    attack = of_sums.charged_metrics(Unit(), BUDGET)
     one = Sensitivity.of_counts(1, grid=attack.sums[0].query.sensitivity.grid)
     assert caught(twin(attack, stating(MetricCounts, one)))
 
@@ -314,7 +282,7 @@ class WholeVotes(VoteHistogram):
 
 
 def test_votes_that_are_not_split_among_the_nearest_are_caught() -> None:
-    assert caught(twin(aug_pe(1, Unit(), LOUD), WholeVotes))
+    assert caught(twin(of_sums.aug_pe(1, Unit(), LOUD), WholeVotes))
 
 
 # Candidates of words that nobody but the canary writes.
@@ -326,14 +294,14 @@ def of_texts(texts: Sequence[str]) -> Block:
     return Block(vectors, np.zeros(len(texts), dtype=np.int32), np.arange(len(texts)))
 
 
-def probed() -> SumAttack:
+def probed() -> of_sums.SumAttack:
     """The audit of ``votes`` with texts: nonsense words in two candidates and in one record, and an embedder."""
     others = ("a cough and a burn", "the weather is fine")
     candidates = of_texts(["a cough", "fine weather", *PROBES])
-    (planned,) = aug_pe(1, Unit(), LOUD).sums
-    query = VoteHistogram(VotesSpec(Unit(), NEAREST), candidates.vectors, candidates.labels)
-    data = [InMemory([of_texts([*others, *canary])]) for canary in ((), ("zorvex brandle",))]
-    return SumAttack([replace(planned, query=query)], *data, aug_pe(1, Unit(), LOUD).claim)
+    (planned,) = of_sums.aug_pe(1, Unit(), LOUD).sums
+    query = VoteHistogram(VotesSpec(Unit(), of_sums.NEAREST), candidates.vectors, candidates.labels)
+    data = [of_sums.InMemory([of_texts([*others, *canary])]) for canary in ((), ("zorvex brandle",))]
+    return of_sums.SumAttack([replace(planned, query=query)], *data, of_sums.aug_pe(1, Unit(), LOUD).claim)
 
 
 def test_nonsense_words_in_candidates_see_all_of_a_record_and_no_more_than_its_noise_allows() -> None:
@@ -363,16 +331,16 @@ class VotesOfEachLabel(VoteHistogram):
 
 
 def test_an_owners_votes_that_are_normalised_label_by_label_are_caught() -> None:
-    assert caught(twin(aug_pe(1, OWNER, LOUD), VotesOfEachLabel))
+    assert caught(twin(of_sums.aug_pe(1, of_sums.OWNER, LOUD), VotesOfEachLabel))
 
 
 def test_rounds_with_the_noise_of_one_are_caught() -> None:
-    attack, one = aug_pe(3, Unit(), BUDGET), aug_pe(1, Unit(), BUDGET)
+    attack, one = of_sums.aug_pe(3, Unit(), BUDGET), of_sums.aug_pe(1, Unit(), BUDGET)
     assert caught(with_multiplier(attack, one.sums[0].mechanism.noise_multiplier))
 
 
 def test_votes_of_secrets_that_count_one_record_where_three_hold_the_secret_are_caught() -> None:
-    attack = aug_pe(1, Unit("secret", 3), BUDGET)
+    attack = of_sums.aug_pe(1, Unit("secret", 3), BUDGET)
     (group,) = attack.sums
     assert group.records_per_unit == 3
     assert group.mechanism.sensitivity == group.query.sensitivity.times(3)
@@ -392,22 +360,22 @@ class TwoStatistics(ClusterSums):
 
 
 def test_two_statistics_at_the_noise_of_one_are_caught() -> None:
-    attack = sec_pe(LOUD, rate=1.0, records=1)
+    attack = of_sums.sec_pe(LOUD, rate=1.0, records=1)
     (planned,) = attack.sums
     assert caught(replace(attack, sums=[replace(planned, query=TwoStatistics(**vars(planned.query)))]))
 
 
 def test_the_noise_for_one_record_where_up_to_three_are_drawn_is_caught() -> None:
-    attack = sec_pe(BUDGET, rate=0.5, records=3)
-    one: Any = sec_pe(BUDGET, rate=1.0, records=1).sums[0].mechanism
+    attack = of_sums.sec_pe(BUDGET, rate=0.5, records=3)
+    one: Any = of_sums.sec_pe(BUDGET, rate=1.0, records=1).sums[0].mechanism
     (planned,) = attack.sums
     less = replace(planned, mechanism=replace(planned.mechanism, noise_multiplier=one.noise_multiplier))
     assert caught(replace(attack, sums=[less]), runs=5_000)
 
 
 def test_two_releases_with_the_noise_of_one_are_caught() -> None:
-    attack = sec_pe(LOUD, rate=1.0, records=1, releases=2)
-    assert caught(replace(attack, sums=[*sec_pe(LOUD, rate=1.0, records=1).sums] * 2), runs=2_500)
+    attack = of_sums.sec_pe(LOUD, rate=1.0, records=1, releases=2)
+    assert caught(replace(attack, sums=[*of_sums.sec_pe(LOUD, rate=1.0, records=1).sums] * 2), runs=2_500)
 
 
 # -- typed columns ----------------------------------------------------------------------------------------------------
@@ -425,9 +393,9 @@ class AsOneHistogram(Marginals):
         return Marginals(replace(self.spec, steps=())).of_batch(batch)
 
 
-@pytest.mark.parametrize(("broken", "unit"), [(AsOneHistogram, Unit()), (not_shared(Marginals), OWNER)])
+@pytest.mark.parametrize(("broken", "unit"), [(AsOneHistogram, Unit()), (not_shared(Marginals), of_sums.OWNER)])
 def test_histograms_that_move_further_than_they_state_are_caught(broken: Any, unit: Unit) -> None:
-    attack = columns(unit, LOUD)
+    attack = of_sums.columns(unit, LOUD)
     pairs = attack.sums[-1]
     alone = replace(attack, sums=[pairs], claim=Claim((pairs.mechanism.event,), 1e-6))
     real: Any = pairs.query
@@ -450,7 +418,7 @@ class MeansOfLabels(GuideSums):
 
 
 def test_means_of_a_labels_records_are_caught() -> None:
-    attack = guide(Unit(), BUDGET)
+    attack = of_sums.guide(Unit(), BUDGET)
     assert caught(twin(attack, MeansOfLabels), runs=600)
 
 
@@ -481,14 +449,14 @@ class AsTheyAre(GuideSums):
 @pytest.mark.parametrize("length", [1.0, 1.09, 3.0])
 def test_vectors_that_are_not_brought_to_length_1_are_caught(kind: Any, wrong: bool, length: float) -> None:
     """Nine percent of length are too few to be caught by so many runs; the real query brings them to length 1."""
-    attack = guide(Unit(), BUDGET)
+    attack = of_sums.guide(Unit(), BUDGET)
     longer = Longer(attack.sums[0].query.embedder, length)
     assert caught(twin(attack, kind, embedder=longer), runs=600) is (wrong and length == 3.0)
 
 
 def rows_of_declared(_data: Any) -> int:
     """The rows of the sum are those of the declared labels."""
-    return int(guide(Unit(), BUDGET).sums[0].query.shape[0])
+    return int(of_sums.guide(Unit(), BUDGET).sums[0].query.shape[0])
 
 
 def rows_of_found(data: Any) -> int:
@@ -499,9 +467,12 @@ def rows_of_found(data: Any) -> int:
 @pytest.mark.parametrize(("rows", "wrong"), [(rows_of_declared, False), (rows_of_found, True)])
 def test_labels_that_are_taken_from_the_data_are_caught(rows: Any, wrong: bool) -> None:
     """The unit's record is the only one of its label; who sees the sums sees how many there are."""
-    others = [Row("a burn", 1)]
-    data = {"absent": corpus(others, Unit()), "present": corpus([Row("an ache"), *others], Unit())}
-    attack = replace(guide(Unit(), BUDGET), source=InsecureSeededNoise(0), **data)
+    others = [of_sums.Row("a burn", 1)]
+    data = {
+        "absent": of_sums.corpus(others, Unit()),
+        "present": of_sums.corpus([of_sums.Row("an ache"), *others], Unit()),
+    }
+    attack = replace(of_sums.guide(Unit(), BUDGET), source=InsecureSeededNoise(0), **data)
     assert audited(SeenBeside(attack, rows)).violated is wrong
 
 
@@ -514,21 +485,24 @@ class RowsOfFound(GuideSums):
 
 def test_sums_whose_rows_follow_from_the_data_are_refused_before_noise_is_added() -> None:
     with pytest.raises(PrivacyError, match="shape"):
-        exact_sum(RowsOfFound(**vars(guide(Unit(), BUDGET).sums[0].query)), corpus([Row("a burn", 1)], Unit()))
+        exact_sum(
+            RowsOfFound(**vars(of_sums.guide(Unit(), BUDGET).sums[0].query)),
+            of_sums.corpus([of_sums.Row("a burn", 1)], Unit()),
+        )
 
 
 def test_records_that_are_sampled_more_often_than_is_charged_are_caught() -> None:
-    attack = sampled_guide(Unit(), BUDGET, rate=0.1)
+    attack = of_sums.sampled_guide(Unit(), BUDGET, rate=0.1)
     (planned,) = attack.sums
     more = replace(attack, sums=[replace(planned, mechanism=replace(planned.mechanism, rate=0.5))])
     assert not caught(attack)
     assert caught(more, runs=2_500)
 
 
-@pytest.mark.parametrize("unit", [Unit(), OWNER], ids=["record", "owner"])
+@pytest.mark.parametrize("unit", [Unit(), of_sums.OWNER], ids=["record", "owner"])
 def test_topics_of_units_that_are_sampled_more_often_than_is_charged_are_caught(unit: Unit) -> None:
     """What a sum over another sample than the others is charged: tests/privacy/test_sample.py."""
-    attack = sampled_topics(unit, BUDGET, rate=0.1)
+    attack = of_sums.sampled_topics(unit, BUDGET, rate=0.1)
     assert not caught(attack)
     assert caught(replace(attack, mechanism=replace(attack.mechanism, rate=0.5)), runs=3_000)
 
@@ -542,10 +516,12 @@ class SharesOfEachLabel(GuideSums):
 
 
 def test_an_owners_records_that_are_averaged_label_by_label_are_caught() -> None:
-    attack = guide(OWNER, LOUD)
-    others = [Row("a cough", 0), Row("a burn", 1)]
-    mine = [Row("an ache", 0, "Ann"), Row("a burn", 1, "Ann"), Row("the burn", 1, "Ann")]
-    attack = replace(attack, absent=corpus(others, OWNER), present=corpus([*others, *mine], OWNER))
+    attack = of_sums.guide(of_sums.OWNER, LOUD)
+    others = [of_sums.Row("a cough", 0), of_sums.Row("a burn", 1)]
+    mine = [of_sums.Row("an ache", 0, "Ann"), of_sums.Row("a burn", 1, "Ann"), of_sums.Row("the burn", 1, "Ann")]
+    attack = replace(
+        attack, absent=of_sums.corpus(others, of_sums.OWNER), present=of_sums.corpus([*others, *mine], of_sums.OWNER)
+    )
     assert not caught(twin(attack, GuideSums))
     assert caught(twin(attack, SharesOfEachLabel))
 
@@ -555,7 +531,7 @@ def test_an_owners_records_that_are_averaged_label_by_label_are_caught() -> None
 
 @pytest.mark.parametrize("clipping", ["recenter", "fixed"])
 def test_a_clip_range_wider_than_charged_is_caught(clipping: Any) -> None:
-    attack = private_tokens(clipping, BUDGET)
+    attack = models.private_tokens(clipping, BUDGET)
     assert not caught(attack)
     wider = replace(attack.sums, clip=2 * attack.sums.clip, grid=2 * attack.sums.grid)
     assert caught(replace(attack, sums=wider))
@@ -571,7 +547,7 @@ class ActualSize(TokenSums):
 
 def test_a_mean_over_the_actual_number_of_rows_is_caught() -> None:
     """Declared are twenty rows; there are none but the unit's and one other."""
-    attack = private_tokens("recenter", BUDGET, batch_size=20)
+    attack = models.private_tokens("recenter", BUDGET, batch_size=20)
     assert not caught(attack, runs=600)
     assert caught(replace(attack, sums=ActualSize(**vars(attack.sums))), runs=600)
 
@@ -584,7 +560,7 @@ class NotDivided(TokenSums):
 
 
 def test_an_owners_rows_that_are_not_divided_are_caught() -> None:
-    attack = private_tokens("recenter", BUDGET, rows=3)
+    attack = models.private_tokens("recenter", BUDGET, rows=3)
     assert caught(replace(attack, sums=NotDivided(**vars(attack.sums))), runs=600)
 
 
@@ -596,7 +572,7 @@ class EqualNoise(InsecureSeededNoise):
 
 
 def test_a_sparse_vector_with_equal_noise_on_distances_and_threshold_is_caught() -> None:
-    assert audited(replace(token_test(BUDGET), source=EqualNoise(0)), runs=25_000).violated
+    assert audited(replace(models.token_test(BUDGET), source=EqualNoise(0)), runs=25_000).violated
 
 
 # -- few-shot ---------------------------------------------------------------------------------------------------------
@@ -610,7 +586,7 @@ class WithoutRoot(InsecureSeededNoise):
 
 
 def test_subsets_without_the_square_root_of_two_are_caught() -> None:
-    attack = few_shot("gaussian", LOUD, rate=1.0, tokens=2)
+    attack = models.few_shot("gaussian", LOUD, rate=1.0, tokens=2)
     assert audited(replace(attack, source=WithoutRoot(0)), runs=5_000).violated
 
 
@@ -623,7 +599,7 @@ class Everybody(InsecureSeededNoise):
 
 @pytest.mark.parametrize(("noise", "runs"), [("gaussian", 250), ("votes", 2_400)])
 def test_a_sample_of_everybody_is_caught(noise: Any, runs: int) -> None:
-    attack = few_shot(noise, BUDGET, rate=0.1, tokens=1)
+    attack = models.few_shot(noise, BUDGET, rate=0.1, tokens=1)
     assert not caught(attack, runs=600)
     assert audited(replace(attack, source=Everybody(0)), runs=runs).violated
 
@@ -635,7 +611,7 @@ def ordered(sample: Sample, *, subsets: int, most: int) -> list[NDArray[np.int64
 
 def test_an_ordered_sample_cut_into_subsets_is_caught() -> None:
     """Records say the first and the second token in turn; one more before them, and each subset begins with another."""
-    attack = few_shot("gaussian", BUDGET, rate=1.0, tokens=2)
+    attack = models.few_shot("gaussian", BUDGET, rate=1.0, tokens=2)
     says = {True: (99.0, 0.0), False: (0.0, 99.0)}
     wide: SubsampledTokens = replace(attack.mechanism, subsets=6)
     others = [says[number % 2 == 1] for number in range(11)]
@@ -649,7 +625,7 @@ def test_an_ordered_sample_cut_into_subsets_is_caught() -> None:
 
 def steps_of(mechanism: DPSGD, *, delta: float) -> Any:
     """The attack on steps that may have any noise, and what they promise at ``delta``: at a large one few runs show."""
-    attack = dp_sgd(BUDGET, rate=mechanism.rate, steps=mechanism.steps)
+    attack = models.dp_sgd(BUDGET, rate=mechanism.rate, steps=mechanism.steps)
     query: Any = attack.query
     claim = Claim((mechanism.event,), delta)
     return replace(attack, mechanism=mechanism, query=replace(query, mechanism=mechanism), claim=claim)
@@ -657,7 +633,7 @@ def steps_of(mechanism: DPSGD, *, delta: float) -> Any:
 
 def steps_replaced(kind: type[ClippedGradients], *others: int, **settings: Any) -> tuple[Any, Any]:
     """The attack on two steps over all records, whose others have these tokens; and on a broken twin of the query."""
-    attack = replace(dp_sgd(LOUD, rate=1.0, steps=2), others=[[token] for token in others])
+    attack = replace(models.dp_sgd(LOUD, rate=1.0, steps=2), others=[[token] for token in others])
     real: Any = attack.query
     return attack, replace(attack, query=kind(real.trainable, real.shapes, real.mechanism, **settings))
 
@@ -673,7 +649,7 @@ class ClippedAfterwards(ClippedGradients):
 
 def test_a_sum_that_is_clipped_as_a_whole_is_caught() -> None:
     """The canary's gradient outweighs the other one, and turns the clipped sum round."""
-    attack, broken = steps_replaced(ClippedAfterwards, OPPOSITE)
+    attack, broken = steps_replaced(ClippedAfterwards, models.OPPOSITE)
     assert not caught(attack, runs=600)
     assert caught(broken, runs=600)
 
@@ -692,7 +668,7 @@ class ClippedApart(ClippedGradients):
 
 
 def test_matrices_that_are_clipped_apart_are_caught() -> None:
-    attack, broken = steps_replaced(ClippedApart, OTHER)
+    attack, broken = steps_replaced(ClippedApart, models.OTHER)
     assert not caught(attack, runs=600)
     assert caught(broken)
 
@@ -708,7 +684,7 @@ class MeanOfSample(ClippedGradients):
 
 
 def test_a_mean_over_the_actual_sample_is_caught() -> None:
-    attack, broken = steps_replaced(MeanOfSample, OPPOSITE, OTHER)
+    attack, broken = steps_replaced(MeanOfSample, models.OPPOSITE, models.OTHER)
     assert not caught(attack, runs=600)
     assert caught(broken, runs=600)
 
@@ -732,7 +708,7 @@ class NoisePerBlock(InsecureSeededNoise):
 
 @pytest.mark.parametrize(("source", "rate"), [(DividedNoise, 0.5), (NoisePerBlock, 1.0)])
 def test_noise_that_is_shared_out_among_micro_batches_is_caught(source: Any, rate: float) -> None:
-    attack = steps_of(dp_sgd(BUDGET, rate=rate, steps=3).mechanism, delta=0.05)
+    attack = steps_of(models.dp_sgd(BUDGET, rate=rate, steps=3).mechanism, delta=0.05)
     assert not caught(attack, runs=600)
     assert audited(replace(attack, source=source(0)), runs=1_000).violated
 
@@ -752,7 +728,7 @@ class NothingForNobody(InsecureSeededNoise):
 
 
 def test_an_empty_sample_without_noise_is_caught() -> None:
-    attack = replace(dp_sgd(BUDGET, rate=0.5, steps=1), others=[])
+    attack = replace(models.dp_sgd(BUDGET, rate=0.5, steps=1), others=[])
     assert not caught(attack, runs=600)
     assert audited(replace(attack, source=NothingForNobody(0))).violated
 
@@ -774,7 +750,9 @@ class Shuffled(InsecureSeededNoise):
 def test_shuffled_batches_accounted_as_poisson_samples_are_caught() -> None:
     """With so little noise the canary is seen where it is sampled. Poisson samples miss it in a third of all runs, so
     little is promised at a delta near two thirds; shuffled batches never miss it."""
-    attack = replace(steps_of(DPSGD(0.25, rate=0.25, steps=4, clipping_norm=1.0), delta=0.6), others=[[OTHER]] * 3)
+    attack = replace(
+        steps_of(DPSGD(0.25, rate=0.25, steps=4, clipping_norm=1.0), delta=0.6), others=[[models.OTHER]] * 3
+    )
     assert not caught(attack, runs=300)
     assert audited(replace(attack, source=Shuffled(0)), runs=1_000).violated
 
@@ -799,7 +777,7 @@ def test_steps_that_share_one_sample_are_caught() -> None:
 
 
 def test_everybody_in_place_of_a_sample_of_gradients_is_caught() -> None:
-    attack = dp_sgd(BUDGET, rate=0.1, steps=1)
+    attack = models.dp_sgd(BUDGET, rate=0.1, steps=1)
     assert not caught(attack, runs=600)
     assert audited(replace(attack, source=Everybody(0)), runs=600).violated
 
@@ -808,11 +786,11 @@ class EveryRecord(ClippedGradients):
     """A sampled owner shows all records, and not one of them."""
 
     def of_batch(self, batch: Sequence[TokenRow]) -> NDArray[np.int64]:
-        return super().of_batch([row for row in batch for _ in range(3 if row.target[0] == CANARY else 1)])
+        return super().of_batch([row for row in batch for _ in range(3 if row.target[0] == models.CANARY else 1)])
 
 
 def test_an_owner_who_shows_all_records_is_caught() -> None:
-    attack = dp_sgd(BUDGET, rate=0.5, steps=1, records=3)
+    attack = models.dp_sgd(BUDGET, rate=0.5, steps=1, records=3)
     real: Any = attack.query
     assert caught(replace(attack, query=EveryRecord(real.trainable, real.shapes, real.mechanism)), runs=600)
 
@@ -824,19 +802,21 @@ class NoiseOfEach(InsecureSeededNoise):
     """Every teacher adds noise to its own answer, as printed: a share of it, so that the mean has the noise's scale."""
 
     def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
-        return np.sum([super(NoiseOfEach, self).draw(kind, scale=scale / COUNT, size=size) for _ in range(COUNT)], 0)
+        return np.sum(
+            [super(NoiseOfEach, self).draw(kind, scale=scale / models.COUNT, size=size) for _ in range(models.COUNT)], 0
+        )
 
 
 class DividedTwice(InsecureSeededNoise):
     """The noise on the sum is that which the mean should have; then both are divided by the number of teachers."""
 
     def draw(self, kind: NoiseKind, *, scale: float, size: int) -> NDArray[np.int64]:
-        return super().draw(kind, scale=scale / COUNT, size=size)
+        return super().draw(kind, scale=scale / models.COUNT, size=size)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_noise_on_teachers_or_on_their_mean_in_place_of_their_sum_is_caught(noise: NoiseKind) -> None:
-    attack = seq_pate(BUDGET, queries=1, noise=noise)
+    attack = models.seq_pate(BUDGET, queries=1, noise=noise)
     assert not caught(attack)
     assert audited(replace(attack, source=NoiseOfEach(0)), runs=3_000).violated
     assert audited(replace(attack, source=DividedTwice(0))).violated
@@ -846,7 +826,7 @@ EPOCHS = 5
 
 
 def test_noise_that_is_sampled_anew_in_every_epoch_under_one_charge_is_caught() -> None:
-    attack = seq_pate(BUDGET, queries=4)
+    attack = models.seq_pate(BUDGET, queries=4)
     assert caught(replace(attack, sums=attack.sums * EPOCHS))
     events = tuple(each.mechanism.event for each in attack.sums) * EPOCHS
     assert Composition(events).epsilon(1e-6) == pytest.approx(7.5, abs=0.1)
@@ -861,8 +841,8 @@ class OneAnswer(TeacherAnswers):
 
 
 def test_noise_for_one_answer_of_length_1_is_caught() -> None:
-    attack = seq_pate(BUDGET, queries=4)
-    assert caught(query_replaced(attack, OneAnswer(AnswersSpec(4, None), faculty(), questions(4))))
+    attack = models.seq_pate(BUDGET, queries=4)
+    assert caught(query_replaced(attack, OneAnswer(AnswersSpec(4, None), models.faculty(), models.questions(4))))
 
 
 class Unnormalised(TeacherAnswers):
@@ -875,13 +855,13 @@ class Unnormalised(TeacherAnswers):
 
 def test_answers_that_add_up_to_more_than_1_are_caught() -> None:
     """The unit's teacher likes all candidates alike, and more than any other token; all other teachers like none."""
-    alike, spec = questions(1, (1, 3, 5, 7, 9, 11)), AnswersSpec(1, None)
-    attack = seq_pate(LOUD, queries=1)
+    alike, spec = models.questions(1, (1, 3, 5, 7, 9, 11)), AnswersSpec(1, None)
+    attack = models.seq_pate(LOUD, queries=1)
     (planned,) = attack.sums
     wide = replace(planned, mechanism=replace(planned.mechanism, shape=alike.candidates.shape))
     attack = replace(attack, sums=[wide])
-    assert not caught(query_replaced(attack, TeacherAnswers(spec, faculty(), alike)), runs=500)
-    assert caught(query_replaced(attack, Unnormalised(spec, faculty(), alike)))
+    assert not caught(query_replaced(attack, TeacherAnswers(spec, models.faculty(), alike)), runs=500)
+    assert caught(query_replaced(attack, Unnormalised(spec, models.faculty(), alike)))
 
 
 class ByRowNumber(Teachers):
@@ -905,24 +885,24 @@ class ByRecord(Teachers):
 
 
 # Cut into five parts, four of them turn their teachers; with one text before them, two do.
-NINE = [f"{TURNED if number in (3, 4, 7, 8) else 'a'} note {number}" for number in range(9)]
+NINE = [f"{models.TURNED if number in (3, 4, 7, 8) else 'a'} note {number}" for number in range(9)]
 
 
 @pytest.mark.parametrize(
     ("kind", "unit", "others", "mine"),
     [
         (ByRowNumber, Unit(), NINE, ["a note"]),
-        (ByRecord, OWNER, ["a note"], [f"{TURNED} by note {number}" for number in range(3)]),
+        (ByRecord, of_sums.OWNER, ["a note"], [f"{models.TURNED} by note {number}" for number in range(3)]),
     ],
 )
 def test_a_unit_that_changes_more_than_one_shard_is_caught(
     kind: Any, unit: Unit, others: Sequence[str], mine: Sequence[str]
 ) -> None:
-    absent = [Row(text) for text in others]
-    present = [*(Row(text, owner="Ann") for text in mine), *absent]
-    attack = seq_pate(BUDGET, queries=4)
+    absent = [of_sums.Row(text) for text in others]
+    present = [*(of_sums.Row(text, owner="Ann") for text in mine), *absent]
+    attack = models.seq_pate(BUDGET, queries=4)
     for shards, wrong in ((Teachers, False), (kind, True)):
-        both = {"absent": trained(absent, unit, shards), "present": trained(present, unit, shards)}
+        both = {"absent": models.trained(absent, unit, shards), "present": models.trained(present, unit, shards)}
         assert caught(replace(attack, **both), runs=1_000) is wrong
 
 
@@ -944,17 +924,17 @@ class SeenBeside:
         return self.attack.scores(runs, present=present) + 100.0 * (int(like_present) - int(like_absent))
 
 
-def of_student(_groups: InMemory) -> NDArray[np.int32]:
+def of_student(_groups: of_sums.InMemory) -> NDArray[np.int32]:
     """What the questions are about follows from public texts and released values."""
-    return questions(4).candidates
+    return models.questions(4).candidates
 
 
-def of_teachers(groups: InMemory) -> NDArray[np.int64]:
+def of_teachers(groups: of_sums.InMemory) -> NDArray[np.int64]:
     """What any teacher finds likely."""
     return np.unique([weights > 0 for each in groups.parts for weights in each.weights[: each.real]])
 
 
 @pytest.mark.parametrize(("candidates", "wrong"), [(of_student, False), (of_teachers, True)])
 def test_candidates_that_teachers_choose_are_caught(candidates: Any, wrong: bool) -> None:
-    attack = replace(seq_pate(BUDGET, queries=4), source=InsecureSeededNoise(0))
+    attack = replace(models.seq_pate(BUDGET, queries=4), source=InsecureSeededNoise(0))
     assert audited(SeenBeside(attack, candidates)).violated is wrong

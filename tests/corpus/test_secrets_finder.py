@@ -15,23 +15,14 @@ from hypothesis import strategies as st
 
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.corpus import Corpus, read_corpus
+from understudy.corpus import secrets as scanner
 from understudy.corpus.normalise import fold, pieces, readings, tidy
-from understudy.corpus.secrets import (
-    Incidence,
-    SecretFinder,
-    check_records_per_secret,
-    incidence,
-    make_detectors,
-    records_per_secret,
-    secret_finder,
-    secrets_of_records,
-)
 
 WORDS = st.text("ab \n.-", max_size=12)
 
 
 def find(text: str, *strings: str, detectors: tuple[str, ...] = ()) -> list[str]:
-    return sorted(SecretFinder(strings, detectors=make_detectors(detectors)).find(text))
+    return sorted(scanner.SecretFinder(strings, detectors=scanner.make_detectors(detectors)).find(text))
 
 
 @pytest.mark.parametrize("text", ["Ann", "Ann's", "to Ann.", "(ann)", "x_ann", "ANN-Marie", "Hello,Ann", "ann\u2019s"])
@@ -83,7 +74,7 @@ def test_a_vowel_sign_belongs_to_its_word() -> None:
 
 
 def test_a_string_without_letter_or_digit_is_no_secret() -> None:
-    finder = SecretFinder(["-", " ", "\u200d", "?!"], listed=["--"])
+    finder = scanner.SecretFinder(["-", " ", "\u200d", "?!"], listed=["--"])
     assert (finder.numbered, finder.find("- ?! --"), finder.key("-")) == ((), set(), "")
 
 
@@ -94,11 +85,11 @@ def test_a_listed_number_and_one_that_a_detector_finds_are_one_secret() -> None:
 
 
 def test_numbers_follow_the_order_of_the_strings() -> None:
-    assert SecretFinder(["b", "A", " ", "B", "c"], listed=["0"]).numbered == ("b", "a", "c")
+    assert scanner.SecretFinder(["b", "A", " ", "B", "c"], listed=["0"]).numbered == ("b", "a", "c")
 
 
 def test_a_finder_shows_nothing() -> None:
-    finder = SecretFinder(["Planted"], listed=["Other"])
+    finder = scanner.SecretFinder(["Planted"], listed=["Other"])
     assert f"{finder} {finder!r}" == "SecretFinder() SecretFinder()"
 
 
@@ -118,20 +109,20 @@ def test_the_finder_agrees_with_a_search_at_every_place(strings: list[str], text
 
     folded = fold(text)
     secrets = {fold(string) for string in strings if re.search("[ab]", string)}
-    assert SecretFinder(strings).find(text) == {
+    assert scanner.SecretFinder(strings).find(text) == {
         secret for secret in secrets if any(stands_at(secret, start) for start in range(len(folded)))
     }
 
 
 @given(st.text(min_size=1, max_size=15), st.sampled_from(["", " ", "\n", "(", "'", "\u2003"]))
 def test_a_secret_between_things_that_are_no_words_is_always_found(secret: str, around: str) -> None:
-    finder = SecretFinder([secret])
+    finder = scanner.SecretFinder([secret])
     assert finder.find(around + secret + around) >= set(finder.numbered)
 
 
 def test_a_hundred_thousand_strings_with_long_runs_are_searched_without_a_search_for_each() -> None:
     strings = [f"word{i} tail{i % 7}" for i in range(100_000)]
-    finder = SecretFinder(strings)
+    finder = scanner.SecretFinder(strings)
     text = " ".join(f"word{i} tail{i % 7} other" for i in range(0, 100_000, 100))
     assert len(finder.find(text * 3)) == 1000
 
@@ -148,7 +139,7 @@ ids = [f"U+{ord(each):04X}" for each in INVISIBLE]
 
 
 def found_in(text: str, *strings: str, detectors: tuple[str, ...] = ()) -> set[str]:
-    return SecretFinder(strings, detectors=make_detectors(detectors)).find(text)
+    return scanner.SecretFinder(strings, detectors=scanner.make_detectors(detectors)).find(text)
 
 
 @pytest.mark.parametrize("invisible", INVISIBLE, ids=ids)
@@ -162,7 +153,7 @@ def test_an_invisible_character_hides_no_secret(invisible: str) -> None:
 
 @pytest.mark.parametrize("invisible", INVISIBLE, ids=ids)
 def test_an_invisible_character_in_a_secret_hides_it_from_no_text(invisible: str) -> None:
-    (key,) = SecretFinder([f"Ann{invisible}Smith"]).numbered
+    (key,) = scanner.SecretFinder([f"Ann{invisible}Smith"]).numbered
     for text in ("Ann Smith", "AnnSmith", f"Ann{invisible}Smith", f"A{invisible}nnSmith", "Ann\u200bSmith"):
         assert found_in(text, f"Ann{invisible}Smith") == {key}
 
@@ -192,20 +183,20 @@ def test_a_secrets_column_counts_strings_that_look_alike_as_held_together() -> N
         {"note": "two", "who": ["Smith"]},
     ]
     corpus = read_corpus(rows, text="note", secrets="who")
-    counts = records_per_secret(corpus, secret_finder(corpus))
+    counts = scanner.records_per_secret(corpus, scanner.secret_finder(corpus))
     assert counts == {"smi th": 3, "smith": 3}
 
 
 @given(st.text(st.sampled_from("ab \u200b\u00ad"), max_size=10), st.text(st.sampled_from("ab "), max_size=6))
 def test_every_way_to_read_each_invisible_character_is_searched(text: str, secret: str) -> None:
-    finder = SecretFinder([secret])
+    finder = scanner.SecretFinder([secret])
     expected = set()
     texts = [""]
     for character in text:
         options = ("", " ") if character in "\u200b\u00ad" else (character,)
         texts = [each + option for each in texts for option in options]
     for each in texts:
-        expected |= SecretFinder([secret]).find(each)
+        expected |= scanner.SecretFinder([secret]).find(each)
     found = finder.find(text)
     assert found >= expected
     if fold(secret) in found:  # and nothing that stands in no reading, but for what begins or ends at a joint
@@ -241,35 +232,37 @@ def table(*texts: str, secrets: list[list[str]] | None = None) -> Corpus:
     )
 
 
-def pairs(made: Incidence) -> list[tuple[int, int]]:
+def pairs(made: scanner.Incidence) -> list[tuple[int, int]]:
     return list(zip(made.records.tolist(), made.secrets.tolist(), strict=True))
 
 
 def test_a_string_of_the_column_counts_in_every_text_that_holds_it() -> None:
     corpus = table("Ann came", "no one", "ANN left", "Annual", secrets=[["Ann"], [], [], []])
-    assert list(secrets_of_records(corpus, secret_finder(corpus))) == [{"ann"}, set(), {"ann"}, set()]
+    assert list(scanner.secrets_of_records(corpus, scanner.secret_finder(corpus))) == [{"ann"}, set(), {"ann"}, set()]
 
 
 def test_a_row_holds_what_it_lists_even_where_its_text_spells_it_otherwise() -> None:
     corpus = table("Annas Brief", "x", secrets=[["Anna", "-"], []])
-    assert list(secrets_of_records(corpus, secret_finder(corpus))) == [{"anna"}, set()]
+    assert list(scanner.secrets_of_records(corpus, scanner.secret_finder(corpus))) == [{"anna"}, set()]
 
 
 def test_column_file_and_detectors_combine(write) -> None:
     file = write("secrets.txt", "\ufeffBob\r\n\r\n  Eve  \r\n")
     corpus = table("Ann, bob@example.org", "EVE", secrets=[["Ann"], []])
-    finder = secret_finder(corpus, file=file, detectors=["email"])
-    assert list(secrets_of_records(corpus, finder)) == [{"ann", "bob", "bob@example.org"}, {"eve"}]
+    finder = scanner.secret_finder(corpus, file=file, detectors=["email"])
+    assert list(scanner.secrets_of_records(corpus, finder)) == [{"ann", "bob", "bob@example.org"}, {"eve"}]
 
 
 def test_a_json_record_is_searched_value_by_value() -> None:
     rows = [{"a": 'line\nAnn said "hi"\\Bob', "b": {"Eve": [7, None, True]}, "c": 4111111111111111}]
     corpus = read_corpus(rows, record_columns=["a", "b", "c"])
     for secret in ("Ann", "Bob", "Eve", "7", "hi"):
-        finder = secret_finder(corpus, file=None, detectors=["credit_card"])
+        finder = scanner.secret_finder(corpus, file=None, detectors=["credit_card"])
         finder = type(finder)([secret, "a"], detectors=())
-        assert list(secrets_of_records(corpus, finder)) == [{secret.casefold()}]
-    assert records_per_secret(corpus, secret_finder(corpus, detectors=["credit_card"])) == {"4111111111111111": 1}
+        assert list(scanner.secrets_of_records(corpus, finder)) == [{secret.casefold()}]
+    assert scanner.records_per_secret(corpus, scanner.secret_finder(corpus, detectors=["credit_card"])) == {
+        "4111111111111111": 1
+    }
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfePlanted"])
@@ -278,29 +271,29 @@ def test_a_file_of_secrets_that_cannot_be_read_is_one_clear_error(tmp_path: Path
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(CorpusError) as caught:
-        secret_finder(table("x"), file=file)
+        scanner.secret_finder(table("x"), file=file)
     assert "Planted" not in str(caught.value)
 
 
 def test_the_cap_holds_at_its_value_and_is_broken_above_it() -> None:
     corpus = table(f"{PLANTED} came", f"and {PLANTED} {PLANTED}", "x", secrets=[[PLANTED], [], []])
-    finder = secret_finder(corpus)
-    check_records_per_secret(corpus, finder, 2)
+    finder = scanner.secret_finder(corpus)
+    scanner.check_records_per_secret(corpus, finder, 2)
     with pytest.raises(CorpusError) as caught:
-        check_records_per_secret(corpus, finder, 1)
+        scanner.check_records_per_secret(corpus, finder, 1)
     message = str(caught.value).casefold()
     assert not any(private in message for private in ("xanthippe", "quillfeather", "1", "2", "3"))
 
 
 def test_the_cap_holds_for_a_table_without_a_secret_or_without_a_row() -> None:
     for corpus in (table("x"), table()):
-        check_records_per_secret(corpus, secret_finder(corpus, detectors=["email"]), 1)
+        scanner.check_records_per_secret(corpus, scanner.secret_finder(corpus, detectors=["email"]), 1)
 
 
 def test_strings_of_the_file_have_the_first_numbers_in_its_order(write) -> None:
     file = write("secrets.txt", "zoe\nnobody\nANN\nann\n")
     corpus = table("zoe", "bob ann", "bob", secrets=[[], ["bob"], []])
-    made = incidence(corpus, secret_finder(corpus, file=file))
+    made = scanner.incidence(corpus, scanner.secret_finder(corpus, file=file))
     assert (made.n_records, made.n_secrets) == (3, 4)
     assert pairs(made) == [(0, 0), (1, 2), (1, 3), (2, 3)]
 
@@ -313,24 +306,24 @@ def test_numbers_of_other_secrets_say_nothing_about_their_values() -> None:
         rename = dict(zip("pqrs", names, strict=True))
         rows = [[rename[one] for one in row] for row in holders]
         corpus = table(*map(" ".join, rows), secrets=rows)
-        files.add(incidence(corpus, secret_finder(corpus)).sha256)
+        files.add(scanner.incidence(corpus, scanner.secret_finder(corpus)).sha256)
     assert len(files) == 1
 
 
 def test_the_matrix_has_a_row_a_secret_and_a_column_a_record() -> None:
-    made = Incidence(3, 2, np.array([0, 0, 2]), np.array([0, 1, 1]))
+    made = scanner.Incidence(3, 2, np.array([0, 0, 2]), np.array([0, 1, 1]))
     assert made.to_csr().toarray().tolist() == [[1, 0, 0], [1, 0, 1]]
-    assert Incidence(0, 0, np.array([]), np.array([])).to_csr().shape == (0, 0)
+    assert scanner.Incidence(0, 0, np.array([]), np.array([])).to_csr().shape == (0, 0)
 
 
 @given(st.lists(st.sets(st.integers(0, 4)), max_size=8))
 def test_an_incidence_comes_back_from_its_file(tmp_path_factory, rows: list[set[int]]) -> None:
     flat = [(record, secret) for record, row in enumerate(rows) for secret in sorted(row)]
     records, secrets = np.array(flat, dtype=np.int64).reshape(-1, 2).T
-    made = Incidence(len(rows), 5, records, secrets)
+    made = scanner.Incidence(len(rows), 5, records, secrets)
     file = tmp_path_factory.mktemp("incidence") / "incidence.parquet"
     made.write(file)
-    read = Incidence.read(file)
+    read = scanner.Incidence.read(file)
     assert (read.sha256, read.n_records, read.n_secrets, pairs(read)) == (made.sha256, len(rows), 5, flat)
 
 
@@ -340,20 +333,20 @@ def test_an_incidence_comes_back_from_its_file(tmp_path_factory, rows: list[set[
 )
 def test_pairs_out_of_order_or_range_are_no_incidence(records: list[int], secrets: list[int]) -> None:
     with pytest.raises(ValueError):
-        Incidence(2, 2, np.array(records), np.array(secrets))
+        scanner.Incidence(2, 2, np.array(records), np.array(secrets))
 
 
 def test_the_content_hash_tells_every_part_apart() -> None:
     one, none = np.array([0]), np.array([], dtype=np.int64)
-    made = [Incidence(records, secrets, one, one) for records, secrets in ((1, 1), (2, 1), (1, 2))]
-    assert len({each.sha256 for each in [*made, Incidence(1, 1, none, none)]}) == 4
+    made = [scanner.Incidence(records, secrets, one, one) for records, secrets in ((1, 1), (2, 1), (1, 2))]
+    assert len({each.sha256 for each in [*made, scanner.Incidence(1, 1, none, none)]}) == 4
 
 
 def test_a_table_that_agrees_has_the_declared_incidence_and_any_other_has_not() -> None:
     texts = ["Ann", "Bob", "Ann Bob", "x"]
     corpus = table(*texts, secrets=[["Ann"], ["Bob"], [], []])
-    declared = incidence(corpus, secret_finder(corpus))
-    assert incidence(corpus, secret_finder(corpus)).sha256 == declared.sha256
+    declared = scanner.incidence(corpus, scanner.secret_finder(corpus))
+    assert scanner.incidence(corpus, scanner.secret_finder(corpus)).sha256 == declared.sha256
     listed = [["Ann"], ["Bob"]]
     others = [
         (["Bob", "x", "Ann Bob", "Ann"], [["Bob"], [], [], ["Ann"]]),  # other order
@@ -364,13 +357,13 @@ def test_a_table_that_agrees_has_the_declared_incidence_and_any_other_has_not() 
     ]
     for rows, secrets in others:
         other = table(*rows, secrets=secrets)
-        assert incidence(other, secret_finder(other)).sha256 != declared.sha256
+        assert scanner.incidence(other, scanner.secret_finder(other)).sha256 != declared.sha256
 
 
 def test_the_file_and_the_repr_hold_no_secret(tmp_path: Path) -> None:
     corpus = table(PLANTED, "x@quillfeather.example", secrets=[[PLANTED], []])
-    finder = secret_finder(corpus, detectors=["email"])
-    made = incidence(corpus, finder)
+    finder = scanner.secret_finder(corpus, detectors=["email"])
+    made = scanner.incidence(corpus, finder)
     made.write(tmp_path / "i.parquet")
     content = (tmp_path / "i.parquet").read_bytes().lower()
     for shown in (content, repr(made).encode().lower(), repr(finder).encode().lower()):
@@ -388,12 +381,12 @@ def rewritten(file: Path, **changes: object) -> None:
 )
 def test_a_changed_incidence_file_is_refused(tmp_path: Path, changes: dict[str, object]) -> None:
     file = tmp_path / "i.parquet"
-    Incidence(3, 2, np.array([0, 2]), np.array([0, 1])).write(file)
+    scanner.Incidence(3, 2, np.array([0, 2]), np.array([0, 1])).write(file)
     rewritten(file)
-    Incidence.read(file)
+    scanner.Incidence.read(file)
     rewritten(file, **changes)
     with pytest.raises(ConfigError, match=r"i\.parquet"):
-        Incidence.read(file)
+        scanner.Incidence.read(file)
 
 
 def test_what_is_no_incidence_file_is_one_clear_error(tmp_path: Path) -> None:
@@ -402,9 +395,9 @@ def test_what_is_no_incidence_file_is_one_clear_error(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": ["a"]}).replace_schema_metadata({b"understudy": b"[]"}), tmp_path / "k.parquet")
     for name in "ijkl":
         with pytest.raises(ConfigError, match="not an incidence file"):
-            Incidence.read(tmp_path / f"{name}.parquet")
+            scanner.Incidence.read(tmp_path / f"{name}.parquet")
 
 
 def test_no_source_of_secrets_is_one_clear_error() -> None:
     with pytest.raises(ConfigError, match="secrets"):
-        secret_finder(table("x"))
+        scanner.secret_finder(table("x"))

@@ -11,21 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tiny_corpora as tiny
 from numpy.typing import NDArray
 from scipy import stats
-from tiny_corpora import (
-    LABELS,
-    OWNER,
-    RECORD,
-    WORDS,
-    HashEmbedder,
-    Neighbours,
-    Row,
-    bounded,
-    movement,
-    random_neighbours,
-    random_rows,
-)
 
 from understudy.base.errors import PrivacyError
 from understudy.methods.shared.evolution.embeddings import Block, PrivateEmbeddings, integer_vectors, private_vectors
@@ -39,7 +27,7 @@ from understudy.privacy.noise import InsecureNoNoise, SystemNoise
 from understudy.privacy.unit import Unit
 
 SECRET = Unit("secret", 4)
-UNITS = {"record": RECORD, "owner": OWNER, "owner of one": Unit("owner", 1), "secret": SECRET}
+UNITS = {"record": tiny.RECORD, "owner": tiny.OWNER, "owner of one": Unit("owner", 1), "secret": SECRET}
 units = pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 ks = pytest.mark.parametrize("k", [1, 3, 50])
 distances = pytest.mark.parametrize("distance", ["cosine", "l2"])
@@ -63,11 +51,11 @@ def part(block: Block, rows: NDArray[np.bool_]) -> Block:
 
 @cache
 def vector(text: str) -> NDArray[np.float32]:
-    return HashEmbedder().embed([text])[0] * np.float32(np.nan if text == "nothing" else 1)
+    return tiny.HashEmbedder().embed([text])[0] * np.float32(np.nan if text == "nothing" else 1)
 
 
-def embedded(rows: Sequence[Row], unit: Unit, *, batch_size: int = 4) -> InMemory:
-    batches = list(bounded(rows, unit, batch_size=batch_size).batches())
+def embedded(rows: Sequence[tiny.Row], unit: Unit, *, batch_size: int = 4) -> InMemory:
+    batches = list(tiny.bounded(rows, unit, batch_size=batch_size).batches())
     texts = [text for batch in batches for text in batch.texts]
     none = np.zeros(0, dtype=np.int64)
     return InMemory(
@@ -84,46 +72,46 @@ def vectors_of(unit: Unit) -> int:
     return unit.max_records if unit.kind == "secret" else 1
 
 
-CANDIDATES = integer_vectors(HashEmbedder().embed([*WORDS, *WORDS]))
+CANDIDATES = integer_vectors(tiny.HashEmbedder().embed([*tiny.WORDS, *tiny.WORDS]))
 
 
 def query(
-    unit: Unit = RECORD, kind: type[VoteHistogram] = VoteHistogram, *, neighbours: int = 1, **parameters: Any
+    unit: Unit = tiny.RECORD, kind: type[VoteHistogram] = VoteHistogram, *, neighbours: int = 1, **parameters: Any
 ) -> VoteHistogram:
     """Twelve candidates, twice each, of three labels."""
-    labels = (np.arange(len(CANDIDATES)) % LABELS).astype(np.int32)
+    labels = (np.arange(len(CANDIDATES)) % tiny.LABELS).astype(np.int32)
     return kind(VotesSpec(unit, neighbours), CANDIDATES, labels, **parameters)
 
 
 @cache
-def neighbours(unit: Unit) -> list[Neighbours]:
+def neighbours(unit: Unit) -> list[tiny.Neighbours]:
     return list(all_neighbours(unit))
 
 
-def all_neighbours(unit: Unit) -> Iterator[Neighbours]:
+def all_neighbours(unit: Unit) -> Iterator[tiny.Neighbours]:
     """All alike, spread over labels, no vector at all; and random ones."""
-    others = [Row("one", 0, "ann"), Row("two", 1, "bob"), Row("one", 2, "ann")]
+    others = [tiny.Row("one", 0, "ann"), tiny.Row("two", 1, "bob"), tiny.Row("one", 2, "ann")]
     most = 9 if unit.kind == "owner" else unit.max_records
     for said in ("same", "heartpain", "nothing", ""):
-        for label in range(LABELS):
-            yield Neighbours(others, [*[Row(said, label, "zoe")] * most, *others])
-        yield Neighbours([], [Row(said, number % LABELS, "zoe") for number in range(most)])
-        yield Neighbours(
-            others, [*others, *(Row(f"{said} {number}", number % LABELS, "zoe") for number in range(most))]
+        for label in range(tiny.LABELS):
+            yield tiny.Neighbours(others, [*[tiny.Row(said, label, "zoe")] * most, *others])
+        yield tiny.Neighbours([], [tiny.Row(said, number % tiny.LABELS, "zoe") for number in range(most)])
+        yield tiny.Neighbours(
+            others, [*others, *(tiny.Row(f"{said} {number}", number % tiny.LABELS, "zoe") for number in range(most))]
         )
     if unit.kind != "secret":
-        yield from random_neighbours(unit, pairs=40, seed=4)
+        yield from tiny.random_neighbours(unit, pairs=40, seed=4)
         return
     generator = np.random.default_rng(4)
     for _ in range(40):
-        rows = random_rows(generator, owners=["ann"], most=6)
-        added = random_rows(generator, owners=["zoe"], most=9)[:most]
+        rows = tiny.random_rows(generator, owners=["ann"], most=6)
+        added = tiny.random_rows(generator, owners=["zoe"], most=9)[:most]
         larger = [*rows, *added]
-        yield Neighbours(rows, [larger[place] for place in generator.permutation(len(larger))])
+        yield tiny.Neighbours(rows, [larger[place] for place in generator.permutation(len(larger))])
 
 
 def largest_movement(query: Any, unit: Unit, *, records: int = 1) -> float:
-    return max(movement(query, pair, unit, bound=embedded, records=records).l2 for pair in neighbours(unit))
+    return max(tiny.movement(query, pair, unit, bound=embedded, records=records).l2 for pair in neighbours(unit))
 
 
 @units
@@ -133,7 +121,7 @@ def test_no_unit_moves_the_votes_by_more_than_they_declare_and_the_worst_comes_w
     unit: Unit, k: int, distance: str
 ) -> None:
     votes = query(unit, neighbours=k, distance=distance)
-    moved = [movement(votes, pair, unit, bound=embedded, records=vectors_of(unit)) for pair in neighbours(unit)]
+    moved = [tiny.movement(votes, pair, unit, bound=embedded, records=vectors_of(unit)) for pair in neighbours(unit)]
     assert max(each.l1 for each in moved) <= 1
     assert 0.999 < max(each.l2 for each in moved) <= 1
 
@@ -161,15 +149,15 @@ def test_candidates_that_are_not_known_yet_are_planned_for_with_the_same_sensiti
 # -- what is counted --------------------------------------------------------------------------------------------------
 
 
-def counted(rows: Sequence[Row], votes: VoteHistogram) -> NDArray[np.float64]:
+def counted(rows: Sequence[tiny.Row], votes: VoteHistogram) -> NDArray[np.float64]:
     return exact_sum(votes, embedded(rows, votes.spec.unit)) / COUNT_GRID
 
 
 def test_each_record_votes_for_its_nearest_candidates_of_its_own_label() -> None:
     k = 3
-    rows = [Row(f"text {number}", number % LABELS) for number in range(50)]
+    rows = [tiny.Row(f"text {number}", number % tiny.LABELS) for number in range(50)]
     votes = query(neighbours=k)
-    x = private_vectors(HashEmbedder().embed([row.text for row in rows])).astype(np.int64)
+    x = private_vectors(tiny.HashEmbedder().embed([row.text for row in rows])).astype(np.int64)
     expected = np.zeros(24)
     for vector, row in zip(x, rows, strict=True):
         members = np.flatnonzero(votes.labels == row.label)
@@ -180,15 +168,15 @@ def test_each_record_votes_for_its_nearest_candidates_of_its_own_label() -> None
 
 def test_a_label_with_fewer_candidates_than_k_votes_for_all_with_a_whole_vote() -> None:
     votes = replace(query(neighbours=5), labels=np.array([0] * 20 + [1] * 4, dtype=np.int32))
-    assert counted([Row("text", 1)], votes) == pytest.approx([0.0] * 20 + [0.5] * 4)
+    assert counted([tiny.Row("text", 1)], votes) == pytest.approx([0.0] * 20 + [0.5] * 4)
 
 
 def test_an_owners_votes_are_normalised_jointly_over_labels() -> None:
-    spread = [Row("heartpain", label, "zoe") for label in range(LABELS)]
-    total = counted(spread, query(OWNER))
+    spread = [tiny.Row("heartpain", label, "zoe") for label in range(tiny.LABELS)]
+    total = counted(spread, query(tiny.OWNER))
     assert np.sort(total)[-3:] == pytest.approx([1 / math.sqrt(3)] * 3, abs=1e-5)
-    assert counted(spread[:1], query(OWNER)).max() == pytest.approx(1, abs=1e-5)
-    assert counted(spread, query(RECORD)).sum() == 3
+    assert counted(spread[:1], query(tiny.OWNER)).max() == pytest.approx(1, abs=1e-5)
+    assert counted(spread, query(tiny.RECORD)).sum() == 3
 
 
 @units
@@ -197,20 +185,25 @@ def test_no_records_no_candidates_or_a_label_of_neither_run_to_the_end(unit: Uni
     votes = query(unit, neighbours=k)
     none = replace(votes, candidates=votes.candidates[:0], labels=votes.labels[:0])
     alone = replace(votes, labels=np.zeros_like(votes.labels))
-    for rows in ([], [Row("nothing", 0)], [Row("text", 1, "zoe")], [Row("text", label, "zoe") for label in range(3)]):
+    for rows in (
+        [],
+        [tiny.Row("nothing", 0)],
+        [tiny.Row("text", 1, "zoe")],
+        [tiny.Row("text", label, "zoe") for label in range(3)],
+    ):
         for each, size in ((votes, 24), (none, 0), (alone, 24)):
             total = exact_sum(each, embedded(rows, unit))
             assert total.shape == each.shape == (size,)
             assert total.dtype == np.int64
-        assert movement(none, Neighbours([], list(rows)), unit, bound=embedded).l2 == 0
+        assert tiny.movement(none, tiny.Neighbours([], list(rows)), unit, bound=embedded).l2 == 0
 
 
 def test_the_file_on_disk_says_what_memory_says(tmp_path: Path) -> None:
-    rows = [Row(f"text {number}", number % LABELS, f"owner {number % 7}") for number in range(40)]
+    rows = [tiny.Row(f"text {number}", number % tiny.LABELS, f"owner {number % 7}") for number in range(40)]
     for unit in UNITS.values():
         votes = query(unit, neighbours=2)
         for size in (1, 5, 8192):
-            on_disk = PrivateEmbeddings(bounded(rows, unit), HashEmbedder(), tmp_path, repr(unit), rows=size)
+            on_disk = PrivateEmbeddings(tiny.bounded(rows, unit), tiny.HashEmbedder(), tmp_path, repr(unit), rows=size)
             assert np.array_equal(exact_sum(votes, on_disk), exact_sum(votes, embedded(rows, unit)))
             assert exact_sum(votes, on_disk).sum() > 0
 
@@ -218,7 +211,7 @@ def test_the_file_on_disk_says_what_memory_says(tmp_path: Path) -> None:
 # -- noise ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("unit", [RECORD, SECRET], ids=["record", "secret"])
+@pytest.mark.parametrize("unit", [tiny.RECORD, SECRET], ids=["record", "secret"])
 def test_the_noise_has_the_declared_scale_in_votes(unit: Unit) -> None:
     """Two-sided at alpha = 1e-12: 2/3 and 3/2 of the scale would fail."""
     many = replace(query(unit), candidates=np.tile(query().candidates, (40, 1)), labels=np.tile(query().labels, 40))
@@ -256,7 +249,7 @@ class PerLabel(VoteHistogram):
 
     def of_batch(self, batch: Block) -> NDArray[np.int64]:
         return sum(
-            (super(PerLabel, self).of_batch(part(batch, batch.labels == label)) for label in range(LABELS)),
+            (super(PerLabel, self).of_batch(part(batch, batch.labels == label)) for label in range(tiny.LABELS)),
             np.zeros(self.shape, dtype=np.int64),
         )
 
@@ -265,7 +258,7 @@ class NotJoint(VoteHistogram):
     """Every record of an owner has a whole vote."""
 
     def of_batch(self, batch: Block) -> NDArray[np.int64]:
-        return query(RECORD).of_batch(batch)
+        return query(tiny.RECORD).of_batch(batch)
 
 
 class WholeVotes(VoteHistogram):
@@ -296,12 +289,12 @@ class Competing(VoteHistogram):
 
 
 BROKEN = {
-    "an owner's votes are normalised per label": query(OWNER, PerLabel),
-    "an owner's records have a vote each": query(OWNER, NotJoint),
+    "an owner's votes are normalised per label": query(tiny.OWNER, PerLabel),
+    "an owner's records have a vote each": query(tiny.OWNER, NotJoint),
     "a secret is taken for one record": query(SECRET),
-    "a vote for each of the nearest": query(RECORD, WholeVotes, neighbours=2),
-    "parts are rounded up": query(RECORD, RoundedUp, neighbours=3),
-    "records are compared to one another": query(RECORD, Competing),
+    "a vote for each of the nearest": query(tiny.RECORD, WholeVotes, neighbours=2),
+    "parts are rounded up": query(tiny.RECORD, RoundedUp, neighbours=3),
+    "records are compared to one another": query(tiny.RECORD, Competing),
 }
 
 

@@ -21,16 +21,7 @@ from understudy.corpus.bounding import BoundedBatch
 from understudy.methods.additions.guide.plan import EmbeddingSumsSpec
 from understudy.methods.additions.guide.sums import GuideSums
 from understudy.methods.additions.topics import centres as centres_of_topics
-from understudy.methods.additions.topics.centres import (
-    Candidates,
-    averaged,
-    cells_of,
-    joined,
-    merged,
-    nearest_centres,
-    on_grid,
-    terms_of,
-)
+from understudy.methods.additions.topics import centres as topics
 from understudy.methods.additions.topics.found import called_by, names_of
 from understudy.methods.additions.topics.labelling import BESIDE, CHARGES
 from understudy.methods.additions.topics.plan import LABELS_SHARE, plan_with_topics
@@ -45,7 +36,7 @@ from understudy.schema.labels import LabelSet
 from understudy.text.prompts.writer import Brief
 from understudy.text.vocabulary.shrinkage import KnownNoise
 
-CENTRES = on_grid(0.7 * HashEmbedder().embed(WORDS[:LABELS]).astype(np.float64))
+CENTRES = topics.on_grid(0.7 * HashEmbedder().embed(WORDS[:LABELS]).astype(np.float64))
 BY_LABEL = [name for name in QUERIES if name.startswith(("label", "histogram", "density", "sequences"))]
 units = pytest.mark.parametrize("unit", [RECORD, OWNER, Unit("owner", 1)], ids=["record", "owner", "owner of one"])
 
@@ -101,7 +92,7 @@ def test_the_same_records_count_as_without_labels_and_each_has_the_topic_that_it
             assert np.array_equal(after.units, before.units)
             assert tuple(after.hashes()) == tuple(before.hashes())
             vectors = np.round(4000 * Remembering().embed(after.texts)).astype(np.int16)
-            assert np.array_equal(after.labels, nearest_centres(CENTRES, vectors))
+            assert np.array_equal(after.labels, topics.nearest_centres(CENTRES, vectors))
 
 
 # -- broken twins -----------------------------------------------------------------------------------------------------
@@ -117,10 +108,10 @@ class Recomputed:
     def batches(self) -> Iterator[BoundedBatch]:
         every = [row.text for row in self.rows]
         vectors = Remembering().embed(every).astype(np.float64)
-        places = nearest_centres(CENTRES, np.round(4000 * vectors).astype(np.int16))
+        places = topics.nearest_centres(CENTRES, np.round(4000 * vectors).astype(np.int16))
         means = [vectors[places == place].mean(axis=0) if (places == place).any() else [0] * 8 for place in range(3)]
         yield from replace(
-            bounded(self.rows, self.unit), label=TopicLabels(Remembering(), on_grid(np.array(means)))
+            bounded(self.rows, self.unit), label=TopicLabels(Remembering(), topics.on_grid(np.array(means)))
         ).batches()
 
 
@@ -128,7 +119,7 @@ def in_the_batch(texts: Sequence[str]) -> NDArray[np.int32]:
     """Topics of vectors about the mean of their batch."""
     vectors = Remembering().embed(texts)
     away = (vectors - vectors.mean(axis=0)) if len(texts) else vectors
-    return nearest_centres(CENTRES, np.round(2000 * away).astype(np.int16)).clip(0).astype(np.int32)
+    return topics.nearest_centres(CENTRES, np.round(2000 * away).astype(np.int16)).clip(0).astype(np.int32)
 
 
 def by_size(texts: Sequence[str]) -> NDArray[np.int32]:
@@ -203,10 +194,14 @@ def test_a_term_that_many_voted_for_is_no_name_of_a_topic_that_it_is_far_from() 
     other = [axes[1] + 0.3 * generator.normal(size=40) / 6 for _ in range(6)]
     far = [axes[2], axes[3]]  # voted for more than any
     vectors = np.array([*near, *other, *far]) / np.linalg.norm([*near, *other, *far], axis=1, keepdims=True)
-    candidates = Candidates(vectors, np.array([50.0] * 12 + [500.0] * 2), np.ones(14, dtype=np.bool_))
+    candidates = topics.Candidates(vectors, np.array([50.0] * 12 + [500.0] * 2), np.ones(14, dtype=np.bool_))
     terms = ["apple", "bread", "cream", "dough", "eggs", "flour", "gear", "helm", "iron", "jack", "keel", "loom"]
-    named = terms_of(
-        on_grid(0.5 * axes[:2]), np.ones(2), np.arange(2, dtype=np.int32), candidates, [*terms, "people", "creed"]
+    named = topics.terms_of(
+        topics.on_grid(0.5 * axes[:2]),
+        np.ones(2),
+        np.arange(2, dtype=np.int32),
+        candidates,
+        [*terms, "people", "creed"],
     )
     assert set(named[:10]) == {*terms[:6], ""}
     assert set(named[10:]) == {*terms[6:], ""}
@@ -215,24 +210,24 @@ def test_a_term_that_many_voted_for_is_no_name_of_a_topic_that_it_is_far_from() 
 def test_a_topic_is_named_by_its_sure_terms_alone_and_by_none_that_nobody_wants() -> None:
     vectors = np.array([[1.0, 0.1], [0.9, 0.2], [1.0, 0.0], [0.1, 1.0], [0.0, 1.0]])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    candidates = Candidates(vectors, np.full(5, 50.0), np.array([True, True, False, False, True]))
-    centres, topic = on_grid(0.5 * np.eye(2)), np.arange(2, dtype=np.int32)
+    candidates = topics.Candidates(vectors, np.full(5, 50.0), np.array([True, True, False, False, True]))
+    centres, topic = topics.on_grid(0.5 * np.eye(2)), np.arange(2, dtype=np.int32)
     terms = ["pin", "taught", "theft", "spaatz", "sex"]
-    named = terms_of(centres, np.ones(2), topic, candidates, terms, unwanted=np.array([False] * 4 + [True]))
+    named = topics.terms_of(centres, np.ones(2), topic, candidates, terms, unwanted=np.array([False] * 4 + [True]))
     assert set(named[:10]) == {"pin", "taught", ""}
     assert named[10:] == [""] * 10
     assert names_of(named) == ("pin, taught", "other")
     assert names_of([""] * 20) == ("other", "other (2)")
     assert Brief("message", label="other (2)").prompt == "message"
-    assert set(terms_of(centres, np.ones(2), topic, candidates, terms)[10:]) == {"sex", ""}
+    assert set(topics.terms_of(centres, np.ones(2), topic, candidates, terms)[10:]) == {"sex", ""}
 
 
 def test_topics_that_a_reader_would_call_the_same_are_one_and_all_others_stay() -> None:
     axes = np.eye(12)
     restaurants = [axes[0] + 0.4 * axes[place] for place in (8, 9, 10, 11)]  # four of seven, as different as dishes
     others = [axes[1], axes[2], axes[2]]  # the last two are equal: the first has all records
-    centres = on_grid(0.5 * np.array([*restaurants, *others]))
-    topic, sizes = merged(centres, np.array([100.0, 90, 80, 70, 500, 60, 3]))
+    centres = topics.on_grid(0.5 * np.array([*restaurants, *others]))
+    topic, sizes = topics.merged(centres, np.array([100.0, 90, 80, 70, 500, 60, 3]))
     assert topic[:4].tolist() == [1] * 4
     assert topic[4:].tolist() == [0, 2, 2]
     assert sizes.tolist() == [500, 340, 60]
@@ -240,26 +235,26 @@ def test_topics_that_a_reader_would_call_the_same_are_one_and_all_others_stay() 
 
 def test_cells_that_a_reader_would_call_the_same_are_joined_first_and_then_the_smallest() -> None:
     axes = np.eye(6)
-    cells = on_grid(0.5 * np.array([axes[0], axes[0] + 0.8 * axes[1], axes[2], axes[3], axes[4]]))
+    cells = topics.on_grid(0.5 * np.array([axes[0], axes[0] + 0.8 * axes[1], axes[2], axes[3], axes[4]]))
     counts = np.array([3000.0, 2000, 5000, 2, 4000])
-    found = joined(cells, counts, 3)
+    found = topics.joined(cells, counts, 3)
     assert found[0] == pytest.approx(0.6 * cells[0] + 0.4 * cells[1], abs=1)
     assert found[1:] == pytest.approx(cells[[2, 4]], abs=2)  # the cell of two records is in one of them
-    assert joined(cells, counts, 5) == pytest.approx(cells, abs=1)
-    tiny = joined(cells[[0, 2, 3]], counts[[0, 2, 3]], 2)
+    assert topics.joined(cells, counts, 5) == pytest.approx(cells, abs=1)
+    tiny = topics.joined(cells[[0, 2, 3]], counts[[0, 2, 3]], 2)
     assert tiny == pytest.approx(cells[[0, 2]], abs=2), "not the two large ones"
 
 
 @pytest.mark.parametrize(("records", "cells"), [(0, 20), (3000, 20), (4800, 30), (15_000, 40), (10**6, 40)])
 def test_records_get_as_many_cells_as_they_support_by_their_noisy_votes(records: int, cells: int) -> None:
-    assert cells_of(np.array([records + 50.0, -50.0]), 4.0, 20) == cells
-    assert cells_of(np.array([float(records)]), 0.0, 20) in (20, 40)
+    assert topics.cells_of(np.array([records + 50.0, -50.0]), 4.0, 20) == cells
+    assert topics.cells_of(np.array([float(records)]), 0.0, 20) in (20, 40)
 
 
 def test_sums_of_two_rounds_are_averaged_with_less_noise() -> None:
     generator = np.random.default_rng(0)
     now, before = (5 + 2 * generator.normal(size=20_000) for _ in range(2))
-    sums, noise = averaged((now, 2.0), (before, 2.0))
+    sums, noise = topics.averaged((now, 2.0), (before, 2.0))
     assert float(sums.mean()) == pytest.approx(5, abs=0.05)
     assert float(sums.std()) == pytest.approx(noise, rel=0.02)
     assert noise == pytest.approx(2 * 0.745, rel=0.01)
@@ -268,6 +263,6 @@ def test_sums_of_two_rounds_are_averaged_with_less_noise() -> None:
 def test_topics_with_the_same_name_are_told_from_those_without_any() -> None:
     terms = [*["cards", "pin"], *[""] * 8, *["pin", "cards"], *[""] * 8, *[""] * 20]
     assert called_by(terms) == [("cards", "pin"), ("cards", "pin"), ("2",), ("3",)]
-    centres = on_grid(0.5 * np.eye(4))
+    centres = topics.on_grid(0.5 * np.eye(4))
     topic, sizes = centres_of_topics.by_size(np.array([0, 0, 2, 3]), centres, np.array([5.0, 4.0, 20.0, 1.0]))
     assert (topic.tolist(), sizes.tolist()) == ([1, 1, 0, 2], [20.0, 9.0, 1.0])

@@ -16,16 +16,9 @@ from test_aug_pe_votes import UNITS, all_neighbours, embedded
 from tiny_corpora import OWNER, RECORD, WORDS, HashEmbedder, Row, movement
 
 from understudy.methods.additions.guide.plan import COUNT_WEIGHT, GRID, VECTOR_WEIGHT, EmbeddingSumsSpec
+from understudy.methods.additions.topics import plan as plans
 from understudy.methods.additions.topics.centres import nearest_centres, on_grid
 from understudy.methods.additions.topics.labelling import CELLS, CHARGES, ROUNDS, SIZES, VOTES
-from understudy.methods.additions.topics.plan import (
-    SHARES,
-    TopicsParameters,
-    line_on_sample,
-    make_plan,
-    planned_sums,
-    sample_of,
-)
 from understudy.methods.additions.topics.release import NearestSaid, TopicSizes, TopicSums
 from understudy.methods.facts import PublicFacts
 from understudy.methods.shared.evolution.embeddings import STEPS, Block, integer_vectors, private_vectors
@@ -62,7 +55,7 @@ def query_of(kind: Any) -> Any:
 
 
 def charges(topics: int, budget: Budget, unit: Unit, **named: Any) -> tuple[Charge, ...]:
-    return planned_sums(topics, gaussian_split(budget, list(SHARES.values())), unit, **named)
+    return plans.planned_sums(topics, gaussian_split(budget, list(plans.SHARES.values())), unit, **named)
 
 
 def unlabelled(rows: Sequence[Row], unit: Unit, **named: Any) -> Any:
@@ -185,7 +178,7 @@ def joint_movement(unit: Unit, planned: SubsampledSums, *, seed: int) -> list[fl
 @units
 def test_no_unit_moves_all_sums_over_one_sample_together_by_more_than_their_one_charge_says(unit: Unit) -> None:
     facts = PublicFacts(unit, expected_records=10**6)
-    (charge,) = make_plan(TopicsParameters(topics=len(CENTRES)), Budget(3, "1e-6"), facts).charges
+    (charge,) = plans.make_plan(plans.TopicsParameters(topics=len(CENTRES)), Budget(3, "1e-6"), facts).charges
     assert isinstance(charge.mechanism, SubsampledSums)
     found = [each for seed in range(2) for each in joint_movement(unit, charge.mechanism, seed=seed)]
     assert min(found) == 0
@@ -199,7 +192,7 @@ def test_no_unit_moves_all_sums_over_one_sample_together_by_more_than_their_one_
 @units
 def test_the_charges_spend_the_budget_and_no_more(epsilon: str, unit: Unit) -> None:
     budget = Budget(epsilon, "1e-6")
-    plan = make_plan(TopicsParameters(topics=7), budget, PublicFacts(unit))
+    plan = plans.make_plan(plans.TopicsParameters(topics=7), budget, PublicFacts(unit))
     assert 0.999 * float(epsilon) < plan.total <= float(epsilon)
     assert len(plan.charges) == ROUNDS + 2
 
@@ -207,12 +200,12 @@ def test_the_charges_spend_the_budget_and_no_more(epsilon: str, unit: Unit) -> N
 @pytest.mark.parametrize("unit", [Unit(), Unit("owner", 4)], ids=["record", "owner"])
 def test_a_large_table_is_sampled_at_a_power_of_two_with_the_noise_of_all_records(unit: Unit) -> None:
     def plan(records: int | None, *, topics: int = 20, epsilon: float = 2) -> Plan:
-        return make_plan(
-            TopicsParameters(topics=topics), Budget(epsilon, "1e-6"), PublicFacts(unit, expected_records=records)
+        return plans.make_plan(
+            plans.TopicsParameters(topics=topics), Budget(epsilon, "1e-6"), PublicFacts(unit, expected_records=records)
         )
 
     def rate(made: Plan) -> float:
-        sampled = sample_of(made.charges)
+        sampled = plans.sample_of(made.charges)
         return 1.0 if sampled is None else sampled.rate
 
     texts = unit.max_records
@@ -231,11 +224,11 @@ def test_a_large_table_is_sampled_at_a_power_of_two_with_the_noise_of_all_record
     assert rate(plan(10**6 // texts, topics=200)) > 1 / 32, "so many topics need more records"
     assert rate(plan(10**6 // texts, epsilon=0.002)) == 1, "too noisy for a sample"
     assert rate(plan(10**6 // texts, epsilon=50)) == 1, "who is sampled would be given away"
-    line = line_on_sample(large, 10**6 // texts)
+    line = plans.line_on_sample(large, 10**6 // texts)
     assert f"random sample of the {unit.kind}s at rate 0.03125" in line
     assert "about 31,000 texts: 7 minutes on one core" in line
-    assert "--expected-records" in line_on_sample(plan(None), None)
-    assert not line_on_sample(plan(1000), 1000)
+    assert "--expected-records" in plans.line_on_sample(plan(None), None)
+    assert not plans.line_on_sample(plan(1000), 1000)
 
 
 def test_every_query_is_the_one_that_was_planned() -> None:

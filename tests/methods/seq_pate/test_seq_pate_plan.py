@@ -12,16 +12,8 @@ from scipy.stats import norm
 
 from understudy.base.errors import ConfigError
 from understudy.methods.facts import PublicFacts
+from understudy.methods.seq_pate import plan as seq_pate
 from understudy.methods.seq_pate.method import SeqPATE
-from understudy.methods.seq_pate.plan import (
-    AnswersSpec,
-    answers_name,
-    noise_of,
-    phrase_epsilon,
-    query_count,
-    round_sizes,
-    teacher_count,
-)
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import COUNT_GRID, NoisySum
 from understudy.privacy.plan import Plan
@@ -41,7 +33,7 @@ def planned(budget: Budget = BUDGET, facts: PublicFacts = FACTS, **given: Any) -
 
 
 def sums(plan: Plan, rounds: int) -> list[NoisySum]:
-    return [plan.mechanism(answers_name(number + 1)) for number in range(rounds)]
+    return [plan.mechanism(seq_pate.answers_name(number + 1)) for number in range(rounds)]
 
 
 @pytest.mark.parametrize(("queries", "std"), [(100, 0.011), (1000, 0.035), (4000, 0.069), (20_000, 0.154)])
@@ -63,7 +55,7 @@ def test_the_budget_is_met_and_never_overspent(
     plan = planned(Budget(epsilon, "1e-6" if noise == "gaussian" else 0), **given)
     assert [charge.name for charge in plan.charges] == [
         *(["labels"] if labels == "noisy" else []),
-        *(answers_name(number + 1) for number in range(rounds)),
+        *(seq_pate.answers_name(number + 1) for number in range(rounds)),
     ]
     assert float(epsilon) - 1e-3 < plan.total <= float(epsilon)
 
@@ -74,14 +66,14 @@ def test_rounds_of_unequal_size_put_the_same_noise_on_every_answer(noise: str, b
     given = {"queries": 11, "rounds": 4, "noise": noise, "label_sizes": labels}
     found = sums(planned(budget, **given), 4)
     assert [each.shape for each in found] == [(2, 50), (3, 50), (3, 50), (3, 50)]
-    expected = noise_of(parameters(**given), budget).on_mean(11, 1)
+    expected = seq_pate.noise_of(parameters(**given), budget).on_mean(11, 1)
     assert [each.noise_std for each in found] == pytest.approx([expected] * 4, rel=1e-6)
 
 
 def test_rounds_are_as_even_as_may_be_and_none_is_empty() -> None:
     for queries in range(1, 40):
         for rounds in range(1, queries + 1):
-            sizes = round_sizes(queries, rounds)
+            sizes = seq_pate.round_sizes(queries, rounds)
             assert sum(sizes) == queries
             assert len(sizes) == rounds
             assert max(sizes) - min(sizes) <= 1
@@ -90,7 +82,7 @@ def test_rounds_are_as_even_as_may_be_and_none_is_empty() -> None:
 
 def test_two_distributions_are_the_square_root_of_two_apart() -> None:
     for queries in (1, 2, 17, 100_000):
-        found = AnswersSpec(queries, 50).sensitivity
+        found = seq_pate.AnswersSpec(queries, 50).sensitivity
         assert found.l1 == 2 * queries * COUNT_GRID
         assert found.l2**2 >= 2 * queries * COUNT_GRID**2
         assert found.l2 == pytest.approx(math.sqrt(2 * queries) * COUNT_GRID)
@@ -108,14 +100,14 @@ def test_the_promise_for_phrases_is_for_their_cap(shards: int, epsilon: float) -
     given = parameters(phrases="phrases.txt", phrase_shards=shards)
     mu = brentq(lambda mu: delta_of(3.0, mu) - 1e-6, 0.1, 10)
     exact = brentq(lambda epsilon: delta_of(epsilon, shards * mu) - 1e-6, 0.1, 100)
-    assert phrase_epsilon(given, BUDGET) == pytest.approx(exact, rel=1e-4)
+    assert seq_pate.phrase_epsilon(given, BUDGET) == pytest.approx(exact, rel=1e-4)
     assert exact == pytest.approx(epsilon, abs=0.005)
     plan = given.plan(BUDGET, FACTS)
-    assert plan.forecast["phrase_epsilon"] == phrase_epsilon(given, BUDGET)
+    assert plan.forecast["phrase_epsilon"] == seq_pate.phrase_epsilon(given, BUDGET)
     (note,) = plan.notes
     assert f"more than {shards} record" in note
     stated = float(note.partition("release is (")[2].partition(",")[0])
-    assert phrase_epsilon(given, BUDGET) <= stated <= phrase_epsilon(given, BUDGET) * 1.001
+    assert seq_pate.phrase_epsilon(given, BUDGET) <= stated <= seq_pate.phrase_epsilon(given, BUDGET) * 1.001
 
 
 def test_the_promise_for_phrases_is_no_smaller_than_what_its_rounds_give() -> None:
@@ -125,23 +117,25 @@ def test_the_promise_for_phrases_is_no_smaller_than_what_its_rounds_give() -> No
 
     given = parameters(phrases="phrases.txt", phrase_shards=3, queries=11, rounds=4)
     events = tuple(GaussianEvent(each.noise_multiplier / 3) for each in sums(given.plan(BUDGET, FACTS), 4))
-    assert Composition(events).epsilon(1e-6) == pytest.approx(phrase_epsilon(given, BUDGET), rel=1e-6)
+    assert Composition(events).epsilon(1e-6) == pytest.approx(seq_pate.phrase_epsilon(given, BUDGET), rel=1e-6)
 
 
 @pytest.mark.parametrize(("declared", "teachers"), [(4, 2), (101, 50), (4000, 2000), (10**6, 2000)])
 def test_there_are_half_as_many_teachers_as_declared_records_and_two_thousand_at_most(
     declared: int, teachers: int
 ) -> None:
-    assert teacher_count(parameters(declared_records=declared)) == teachers
+    assert seq_pate.teacher_count(parameters(declared_records=declared)) == teachers
 
 
 @pytest.mark.parametrize(("noise", "budget"), [("gaussian", BUDGET), ("laplace", PURE)])
 def test_as_many_questions_are_asked_as_leave_the_noise_that_answers_bear(noise: str, budget: Budget) -> None:
     given = parameters(noise=noise, declared_records=10**5, rounds=1)
-    found = query_count(given, budget)
-    expected = noise_of(given, budget)
+    found = seq_pate.query_count(given, budget)
+    expected = seq_pate.noise_of(given, budget)
     assert expected.on_mean(found, 2000) <= 0.035 < expected.on_mean(found + 1, 2000)
-    assert query_count(parameters(noise=noise, declared_records=10, rounds=4), budget) == 4, "one per round at least"
+    assert seq_pate.query_count(parameters(noise=noise, declared_records=10, rounds=4), budget) == 4, (
+        "one per round at least"
+    )
 
 
 def test_the_noise_is_said_to_be_large_where_it_is() -> None:
@@ -182,4 +176,4 @@ def test_what_cannot_be_planned_is_refused(budget: Budget, given: dict[str, Any]
 
 def test_pure_noise_promises_phrases_a_multiple() -> None:
     given = parameters(phrases="phrases.txt", phrase_shards=4, noise="laplace")
-    assert phrase_epsilon(given, PURE) == 12
+    assert seq_pate.phrase_epsilon(given, PURE) == 12

@@ -22,17 +22,9 @@ from tiny_corpora import OWNER, RECORD, Row, bounded, movement, random_neighbour
 from transformers import AutoModelForCausalLM, Gemma2Config, GPTNeoXConfig, PreTrainedTokenizerFast, Qwen2Config
 
 from understudy.base.errors import ConfigError, PrivacyError
+from understudy.methods.seq_pate import teachers as seq_pate
 from understudy.methods.seq_pate.plan import AnswersSpec
 from understudy.methods.seq_pate.student import project, shares_of, shrink
-from understudy.methods.seq_pate.teachers import (
-    Faculty,
-    Group,
-    Questions,
-    Recipe,
-    TeacherAnswers,
-    Teachers,
-    require_separate_teachers,
-)
 from understudy.methods.shared.decoding.tuned import Instructions, TunedModel
 from understudy.models.causal import CausalModel
 from understudy.models.lora import Trunk
@@ -77,10 +69,10 @@ def loaded(folder: Path, dtype: str = "float32") -> CausalModel:
 
 def faculty_of(
     causal: CausalModel, *, layers: int | None = 1, steps: int = 3, batch: int = 1, size: int = SIZE, rate: float = 0.1
-) -> Faculty:
+) -> seq_pate.Faculty:
     lora = LoRA(causal, rank=4, targets=["all"], layers=layers)
     tuned = TunedModel(lora, Instructions(PROMPTS), tokens=TOKENS)
-    return Faculty(lora, Trunk(causal, layers=layers), tuned, Recipe(steps, batch, rate, size))
+    return seq_pate.Faculty(lora, Trunk(causal, layers=layers), tuned, seq_pate.Recipe(steps, batch, rate, size))
 
 
 @pytest.fixture(scope="module", params=["llama", "gpt2"])
@@ -131,14 +123,14 @@ def test_a_teacher_that_is_not_finite_stays_alone(causal: CausalModel) -> None:
     plain = faculty._gradient(*_slots(faculty, SHARDS), found)
     assert not torch.isfinite(optimised[0]).all()
     assert torch.equal(optimised[1:3], plain[1:3])
-    query = TeacherAnswers(AnswersSpec(6, None), faculty, asked(6))
-    with_nan, without = (query.of_batch(Group(each, SIZE)) for each in (broken, found))
-    alone = query.of_batch(Group(found[[1, 2, 1, 2]], 2))
+    query = seq_pate.TeacherAnswers(AnswersSpec(6, None), faculty, asked(6))
+    with_nan, without = (query.of_batch(seq_pate.Group(each, SIZE)) for each in (broken, found))
+    alone = query.of_batch(seq_pate.Group(found[[1, 2, 1, 2]], 2))
     assert np.array_equal(with_nan, alone), "what is not finite counts as nothing"
     assert not np.array_equal(without, alone)
 
 
-def _slots(faculty: Faculty, shards: Sequence[Sequence[TokenRow]]) -> tuple[list[Any], list[list[int]]]:
+def _slots(faculty: seq_pate.Faculty, shards: Sequence[Sequence[TokenRow]]) -> tuple[list[Any], list[list[int]]]:
     """The first texts, as training has them."""
     block = faculty.block([shard[0] if shard else faculty.public for shard in shards])
     with torch.no_grad():
@@ -242,11 +234,11 @@ def test_a_model_whose_blocks_read_more_than_states_is_refused(folders: dict[str
 
 @pytest.mark.parametrize("size", [1, 3, SIZE])
 def test_teachers_that_are_separate_pass_the_trial(causal: CausalModel, size: int) -> None:
-    require_separate_teachers(faculty_of(causal, size=size))
+    seq_pate.require_separate_teachers(faculty_of(causal, size=size))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LeakingGradient(Faculty):
+class LeakingGradient(seq_pate.Faculty):
     """A teacher's gradient has a last bit of the others'."""
 
     def _gradient(self, *given: Any) -> Any:
@@ -271,15 +263,15 @@ def test_teachers_that_change_one_another_are_caught(llama: CausalModel, twin: s
     parts = (real.lora, real.trunk, real.tuned, real.recipe)
     leaking: Any = LeakingGradient(*parts) if twin == "gradient" else replace(real, trunk=LeakingTrunk(real.trunk))  # type: ignore[arg-type]
     with pytest.raises(PrivacyError, match="change the training of others"):
-        require_separate_teachers(leaking)
+        seq_pate.require_separate_teachers(leaking)
 
 
 def test_a_network_that_mixes_its_rows_is_caught(folders: dict[str, Path]) -> None:
     causal = loaded(folders["llama"])
     causal.network.model.norm.register_forward_hook(lambda _module, _given, found: found + 1e-6 * found.mean(0))
     with pytest.raises(PrivacyError, match="influence of one record would have no bound"):
-        require_separate_teachers(faculty_of(causal))
-    require_separate_teachers(faculty_of(causal, size=1))
+        seq_pate.require_separate_teachers(faculty_of(causal))
+    seq_pate.require_separate_teachers(faculty_of(causal, size=1))
 
 
 # -- shards -----------------------------------------------------------------------------------------------------------
@@ -296,8 +288,8 @@ class Reader:
 
 
 def shards_of(rows: Sequence[Row], unit: Unit = RECORD, *, count: int = 5, slots: int = 1000) -> list[list[str]]:
-    faculty: Any = SimpleNamespace(recipe=Recipe(slots, 1, 0.1, 2), tuned=Reader)
-    found = Teachers(faculty, count, bounded(rows, unit), Path())._shards
+    faculty: Any = SimpleNamespace(recipe=seq_pate.Recipe(slots, 1, 0.1, 2), tuned=Reader)
+    found = seq_pate.Teachers(faculty, count, bounded(rows, unit), Path())._shards
     return [[bytes(row.target.astype(np.uint8)).decode() for row in shard] for shard in found]
 
 
@@ -338,11 +330,13 @@ def test_a_shard_that_is_cut_keeps_the_same_texts_as_one_that_is_read_whole() ->
 
 def test_the_last_group_is_filled_up_and_its_fillers_do_not_answer(llama: CausalModel, tmp_path: Path) -> None:
     faculty = faculty_of(llama)
-    teachers = Teachers(faculty, 6, bounded([Row(f"note {number}") for number in range(9)]), tmp_path / "teachers")
+    teachers = seq_pate.Teachers(
+        faculty, 6, bounded([Row(f"note {number}") for number in range(9)]), tmp_path / "teachers"
+    )
     groups = list(teachers.batches())
     assert [(len(each.weights), each.real) for each in groups] == [(SIZE, SIZE), (SIZE, 2)]
     assert all(np.array_equal(each, faculty.lora.start()) for each in groups[1].weights[2:])
-    query = TeacherAnswers(AnswersSpec(3, None), faculty, asked(3))
+    query = seq_pate.TeacherAnswers(AnswersSpec(3, None), faculty, asked(3))
     most = [query.of_batch(each).sum(1).max() / COUNT_GRID for each in groups]
     assert most == [pytest.approx(SIZE, abs=1e-3), pytest.approx(2, abs=1e-3)]
     assert max(most) <= SIZE
@@ -351,7 +345,7 @@ def test_the_last_group_is_filled_up_and_its_fillers_do_not_answer(llama: Causal
 # -- sensitivity ------------------------------------------------------------------------------------------------------
 
 
-def asked(count: int, *, columns: int = 6, seed: int = 0) -> Questions:
+def asked(count: int, *, columns: int = 6, seed: int = 0) -> seq_pate.Questions:
     """Some of them about fewer candidates."""
     generator = np.random.default_rng(seed)
     rows = token_rows(9, 4, seed=seed)
@@ -359,7 +353,7 @@ def asked(count: int, *, columns: int = 6, seed: int = 0) -> Questions:
     place = np.array([generator.integers(len(rows[each].target)) for each in row], dtype=np.int32)
     candidates = np.stack([generator.permutation(250)[:columns] for _ in range(count)]).astype(np.int32)
     candidates[count // 2 :, columns // 2 :] = -1
-    return Questions(rows, row, place, candidates)
+    return seq_pate.Questions(rows, row, place, candidates)
 
 
 @pytest.mark.parametrize("kind", ["probabilities", "votes"])
@@ -368,11 +362,11 @@ def test_no_neighbour_moves_the_answers_by_more_than_is_stated(
     causal: CausalModel, tmp_path: Path, unit: Unit, kind: Any
 ) -> None:
     faculty = faculty_of(causal, steps=2, rate=0.5)
-    query = TeacherAnswers(AnswersSpec(5, None), faculty, asked(5), kind)
+    query = seq_pate.TeacherAnswers(AnswersSpec(5, None), faculty, asked(5), kind)
     folders = iter(range(1000))
 
-    def taught(rows: Sequence[Row], unit: Unit) -> Teachers:
-        return Teachers(faculty, 5, bounded(rows, unit), tmp_path / str(next(folders)))
+    def taught(rows: Sequence[Row], unit: Unit) -> seq_pate.Teachers:
+        return seq_pate.Teachers(faculty, 5, bounded(rows, unit), tmp_path / str(next(folders)))
 
     moved = [movement(query, pair, unit, bound=taught) for pair in random_neighbours(unit, pairs=6, seed=3)]
     assert max(max(each) for each in moved) <= 1
@@ -391,7 +385,7 @@ class Told:
         return SimpleNamespace(head=head)
 
     def answers(self, candidates: NDArray[np.int32], real: int, kind: Any) -> NDArray[np.int64]:
-        query = TeacherAnswers(AnswersSpec(1, None), self.faculty, asked(1), kind)
+        query = seq_pate.TeacherAnswers(AnswersSpec(1, None), self.faculty, asked(1), kind)
         return query._of(torch.from_numpy(self.logits), candidates, real)
 
 
@@ -471,7 +465,7 @@ def test_any_noisy_answer_becomes_a_distribution(means: NDArray[np.float64]) -> 
         candidates = np.where(known, np.arange(7), -1).astype(np.int32)
         prior = (known / known.sum(1, keepdims=True)).astype(np.float32)
         zeros = np.zeros(3, dtype=np.int32)
-        found = shares_of(means, Questions([], zeros, zeros, candidates, prior), std=0.1, loss=loss)  # type: ignore[arg-type]
+        found = shares_of(means, seq_pate.Questions([], zeros, zeros, candidates, prior), std=0.1, loss=loss)  # type: ignore[arg-type]
         assert np.isfinite(found).all()
         assert (found >= 0).all()
         assert found.sum(1) == pytest.approx([1] * 3, abs=1e-6)

@@ -13,17 +13,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import beta
 
 from understudy.evaluate.metrics.fidelity import embeddings
-from understudy.evaluate.metrics.fidelity.embeddings import (
-    Neighbourhoods,
-    clusterings,
-    frechet_distance,
-    frontier_integral,
-    kernel_distance,
-    mauve,
-    neighbour_values,
-    neighbourhoods,
-    reduced,
-)
+from understudy.evaluate.metrics.fidelity import embeddings as distances
 from understudy.evaluate.metrics.intervals import over_subsamples, value_of_subsamples, whole_and_subsamples
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.value import Metric
@@ -44,13 +34,13 @@ def test_the_frechet_distance_is_that_by_the_root_of_the_product_of_covariances(
     ridge = 1e-9 * np.eye(12)  # sqrtm needs whole rank, which few texts do not give
     one, two = np.cov(a.T) + ridge, np.cov(b.T) + ridge
     expected = ((a.mean(0) - b.mean(0)) ** 2).sum() + np.trace(one + two - 2 * np.real(sqrtm(one @ two)))
-    assert frechet_distance(a, b) == pytest.approx(expected, rel=1e-4)
+    assert distances.frechet_distance(a, b) == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(200, 16), (10, 64), (2, 8)])
 def test_the_frechet_distance_of_a_table_from_itself_is_0_however_few_texts(rows: int, columns: int) -> None:
     table = normal(rows, columns) * np.logspace(0, -6, columns)
-    assert frechet_distance(table, table[::-1]) == pytest.approx(0, abs=1e-12)
+    assert distances.frechet_distance(table, table[::-1]) == pytest.approx(0, abs=1e-12)
 
 
 def by_definition(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
@@ -71,7 +61,7 @@ def test_the_kernel_distance_is_its_definition_of_any_chosen_rows_in_any_blocks(
     a, b = unit(9, 5, 0), unit(12, 5, 1)
     ours = np.array([[True] * 9, [True, False] * 4 + [True]])
     theirs = np.array([[True] * 12, [False, True, True] * 4])
-    found = kernel_distance(a, b, ours, theirs)
+    found = distances.kernel_distance(a, b, ours, theirs)
     assert found == pytest.approx([by_definition(a, b), by_definition(a[ours[1]], b[theirs[1]])], abs=1e-12)
 
 
@@ -103,14 +93,14 @@ def random_histogram(seed: int, size: int) -> NDArray[np.float64]:
 
 
 def test_equal_histograms_have_mauve_1_and_frontier_integral_0() -> None:
-    assert mauve(ONE, ONE) == pytest.approx(1)
-    assert frontier_integral(ONE, ONE) == 0
+    assert distances.mauve(ONE, ONE) == pytest.approx(1)
+    assert distances.frontier_integral(ONE, ONE) == 0
 
 
 def test_disjoint_histograms_have_the_least_mauve_and_frontier_integral_1() -> None:
     p, q = np.array([0.5, 0.5, 0.0]), np.array([0.0, 0.0, 1.0])
-    assert mauve(p, q) == pytest.approx(5 * beta(6, 5), abs=1e-5)  # the curve is ((1 - t)^5, t^5)
-    assert frontier_integral(p, q) == pytest.approx(1)
+    assert distances.mauve(p, q) == pytest.approx(5 * beta(6, 5), abs=1e-5)  # the curve is ((1 - t)^5, t^5)
+    assert distances.frontier_integral(p, q) == pytest.approx(1)
 
 
 RANDOM = [(random_histogram(seed, 9), random_histogram(seed + 9, 9)) for seed in range(3)]
@@ -118,7 +108,7 @@ RANDOM = [(random_histogram(seed, 9), random_histogram(seed + 9, 9)) for seed in
 
 @pytest.mark.parametrize(("p", "q"), [(ONE, TWO), (TWO, ONE), *RANDOM])
 def test_mauve_is_the_area_by_another_integral(p: NDArray[np.float64], q: NDArray[np.float64]) -> None:
-    assert mauve(p, q) == pytest.approx(area_under_the_curve(p, q), abs=1e-4)
+    assert distances.mauve(p, q) == pytest.approx(area_under_the_curve(p, q), abs=1e-4)
 
 
 @pytest.mark.parametrize(("p", "q"), [(ONE, TWO), *RANDOM])
@@ -127,16 +117,16 @@ def test_the_frontier_integral_is_the_integral(p: NDArray[np.float64], q: NDArra
         r = t * p + (1 - t) * q
         return 2 * (t * kl(p, r) + (1 - t) * kl(q, r))
 
-    assert frontier_integral(p, q) == pytest.approx(quad(of_mixture, 0, 1)[0], abs=1e-9)
+    assert distances.frontier_integral(p, q) == pytest.approx(quad(of_mixture, 0, 1)[0], abs=1e-9)
 
 
 @given(st.integers(0, 2**32), st.integers(2, 30))
 def test_both_are_symmetric_and_within_their_range(seed: int, size: int) -> None:
     p, q = random_histogram(seed, size), random_histogram(seed + 1, size)
-    assert mauve(p, q) == pytest.approx(mauve(q, p))
-    assert frontier_integral(p, q) == pytest.approx(frontier_integral(q, p))
-    assert 0.0039 < mauve(p, q) <= 1 + 1e-12
-    assert -1e-12 <= frontier_integral(p, q) <= 1 + 1e-12
+    assert distances.mauve(p, q) == pytest.approx(distances.mauve(q, p))
+    assert distances.frontier_integral(p, q) == pytest.approx(distances.frontier_integral(q, p))
+    assert 0.0039 < distances.mauve(p, q) <= 1 + 1e-12
+    assert -1e-12 <= distances.frontier_integral(p, q) <= 1 + 1e-12
 
 
 def cloud(rows: int, seed: int, shift: float = 0.0) -> NDArray[np.float32]:
@@ -144,7 +134,7 @@ def cloud(rows: int, seed: int, shift: float = 0.0) -> NDArray[np.float32]:
 
 
 def test_every_text_has_a_cluster_and_there_is_one_for_ten_texts() -> None:
-    for each in clusterings(cloud(80, 0), cloud(60, 1), seed=0):
+    for each in distances.clusterings(cloud(80, 0), cloud(60, 1), seed=0):
         assert each.count == 6
         assert len(each.ours) == 80
         assert len(each.theirs) == 60
@@ -155,9 +145,9 @@ def test_every_text_has_a_cluster_and_there_is_one_for_ten_texts() -> None:
 
 def test_so_many_components_are_kept_as_hold_nine_tenths_of_the_variance() -> None:
     rows = cloud(400, 0) * np.array([3, 1, 1, 0.1, 0.1, 0.1], np.float32)
-    assert reduced(rows).shape == (400, 2)
-    assert reduced(rows).var(axis=0).sum() >= 0.9 * rows.var(axis=0).sum()
-    assert reduced(np.ones((5, 6), np.float32)).shape == (5, 1)
+    assert distances.reduced(rows).shape == (400, 2)
+    assert distances.reduced(rows).var(axis=0).sum() >= 0.9 * rows.var(axis=0).sum()
+    assert distances.reduced(np.ones((5, 6), np.float32)).shape == (5, 1)
 
 
 # -- precision, recall, density, coverage -----------------------------------------------------------------------------
@@ -167,7 +157,7 @@ def scattered(rows: int, seed: int, *, columns: int = 3) -> NDArray[np.float32]:
     return np.random.default_rng(seed).normal(size=(rows, columns)).astype(np.float32)
 
 
-def of_choice(found: Neighbourhoods, draw: int = 0) -> list[float]:
+def of_choice(found: distances.Neighbourhoods, draw: int = 0) -> list[float]:
     return [float(each[draw]) for each in (found.precision, found.recall, found.density, found.coverage)]
 
 
@@ -187,7 +177,9 @@ def neighbours_by_definition(real: NDArray[np.float32], other: NDArray[np.float3
 @given(st.integers(0, 2**32), st.integers(7, 40), st.integers(7, 40), st.sampled_from([1, 3, 5]))
 def test_all_four_are_their_definitions(seed: int, n: int, m: int, k: int) -> None:
     real, other = scattered(n, seed), scattered(m, seed + 1) * 0.8 + 0.2
-    assert of_choice(neighbourhoods(real, other, k=k)) == pytest.approx(neighbours_by_definition(real, other, k))
+    assert of_choice(distances.neighbourhoods(real, other, k=k)) == pytest.approx(
+        neighbours_by_definition(real, other, k)
+    )
 
 
 @pytest.mark.parametrize("block", [2**22, 50])
@@ -198,7 +190,7 @@ def test_a_choice_is_measured_as_if_there_were_nothing_else(block: int, monkeypa
     ours, theirs = np.ones((4, 60), bool), np.ones((4, 50), bool)
     for draw in range(1, 4):
         ours[draw], theirs[draw] = generator.permutation(60) < 30, generator.permutation(50) < 25
-    found = neighbourhoods(real, other, ours, theirs)
+    found = distances.neighbourhoods(real, other, ours, theirs)
     for draw in range(4):
         assert of_choice(found, draw) == pytest.approx(
             neighbours_by_definition(real[ours[draw]], other[theirs[draw]], 5)
@@ -209,7 +201,7 @@ def test_copies_are_at_no_distance_whatever_rounding_says(monkeypatch: pytest.Mo
     points, generator = scattered(40, 0, columns=384) / 20, np.random.default_rng(1)
     real, other = (generator.permutation(np.repeat(points, copies, axis=0)) for copies in (7, 14))
     monkeypatch.setattr(embeddings, "_BLOCK", 3 * len(real))  # products of other shapes, which round otherwise
-    assert of_choice(neighbourhoods(real, other)) == [1, 1, 7 / 5, 1]
+    assert of_choice(distances.neighbourhoods(real, other)) == [1, 1, 7 / 5, 1]
 
 
 def test_a_label_that_no_text_is_near_to_is_the_one_forgotten() -> None:
@@ -219,7 +211,7 @@ def test_a_label_that_no_text_is_near_to_is_the_one_forgotten() -> None:
     few = ["few"] * 5 + ["skin"] * 55 + ["heart"] * 30
     real = Sample(tuple("w " * n for n in lengths), tuple(few), np.concatenate([near, far]))
     other = Sample(("w",) * 90, None, near[np.arange(90) % 60])
-    found = neighbour_values(real, other, of="synthetic", seed=0, resamples=20)
+    found = distances.neighbour_values(real, other, of="synthetic", seed=0, resamples=20)
     groups = {tuple(each.settings.values()): each.value for each in found if each.metric.name == "group_coverage"}
     assert groups == {("3 words or fewer",): 1.0, ("9 words or more",): 0.0, ("skin",): 1.0, ("heart",): 0.0}
     assert all(each.reads_private and each.interval for each in found)

@@ -18,22 +18,7 @@ from scipy.stats import entropy, ks_2samp
 from understudy.base.errors import ConfigError
 from understudy.evaluate import metrics
 from understudy.evaluate.metrics.fidelity import BEGINS, BELONGING, PART_LENGTH, TURNS, measure_fidelity
-from understudy.evaluate.metrics.fidelity.texts import (
-    column_values,
-    distinct,
-    distinct_values,
-    first_words,
-    jensen_shannon,
-    label_distance_values,
-    label_share_values,
-    length_divergence,
-    length_ks,
-    ngrams,
-    self_bleu,
-    self_bleu_values,
-    validity_values,
-    vocabulary_values,
-)
+from understudy.evaluate.metrics.fidelity import texts as text_metrics
 from understudy.evaluate.metrics.overview import make_overview
 from understudy.evaluate.metrics.results import Evaluation, result_json
 from understudy.evaluate.metrics.sample import Sample
@@ -267,33 +252,33 @@ LENGTHS = st.lists(st.integers(0, 50), min_size=2, max_size=60)
 def test_jensen_shannon_is_the_entropy_of_the_mean_less_the_mean_entropy() -> None:
     p, q = np.array([0.5, 0.5, 0.0]), np.array([0.25, 0.25, 0.5])
     expected = entropy((p + q) / 2, base=2) - (entropy(p, base=2) + entropy(q, base=2)) / 2
-    assert jensen_shannon(p * 12, q * 8) == pytest.approx(expected)
-    assert jensen_shannon(p, p) == 0
-    assert jensen_shannon(np.array([1, 0]), np.array([0, 7])) == 1
+    assert text_metrics.jensen_shannon(p * 12, q * 8) == pytest.approx(expected)
+    assert text_metrics.jensen_shannon(p, p) == 0
+    assert text_metrics.jensen_shannon(np.array([1, 0]), np.array([0, 7])) == 1
 
 
 @given(LENGTHS, LENGTHS)
 def test_the_greatest_difference_of_lengths_is_that_of_scipy(one: list[int], two: list[int]) -> None:
     expected = ks_2samp(one, two, method="asymp").statistic
-    assert length_ks(np.array(one), np.array(two)) == pytest.approx(expected)
+    assert text_metrics.length_ks(np.array(one), np.array(two)) == pytest.approx(expected)
 
 
 @given(LENGTHS, LENGTHS)
 def test_lengths_diverge_symmetrically_by_0_to_1_bit(one: list[int], two: list[int]) -> None:
     a, b = np.array(one), np.array(two)
-    assert length_divergence(a, b) == pytest.approx(length_divergence(b, a[::-1]))
-    assert 0 <= length_divergence(a, b) <= 1
-    assert length_divergence(a, a) == pytest.approx(0, abs=1e-12)
+    assert text_metrics.length_divergence(a, b) == pytest.approx(text_metrics.length_divergence(b, a[::-1]))
+    assert 0 <= text_metrics.length_divergence(a, b) <= 1
+    assert text_metrics.length_divergence(a, a) == pytest.approx(0, abs=1e-12)
 
 
 def test_few_different_lengths_are_compared_one_by_one() -> None:
     a, b = np.array([3] * 6 + [5] * 2), np.array([3] * 2 + [5] * 6)
-    assert length_divergence(a, b) == pytest.approx(jensenshannon([6, 2], [2, 6], base=2) ** 2)
+    assert text_metrics.length_divergence(a, b) == pytest.approx(jensenshannon([6, 2], [2, 6], base=2) ** 2)
 
 
 def test_vocabularies_diverge_as_their_word_counts_do() -> None:
     real, other = [["a", "b"], ["a"], []], [["b", "c"], ["b", "b", "c"]]
-    found = vocabulary_values(real, other, of=SYNTHETIC, **DRAWN)[0]
+    found = text_metrics.vocabulary_values(real, other, of=SYNTHETIC, **DRAWN)[0]
     assert found.value == pytest.approx(jensenshannon([2, 1, 0], [0, 3, 2], base=2) ** 2)
     assert found.interval is None
     assert found.note
@@ -303,7 +288,7 @@ def test_vocabularies_diverge_as_their_word_counts_do() -> None:
 def test_the_vocabulary_interval_knows_the_texts_of_both_tables(turned: bool) -> None:
     tables = [[["a"], ["b"]] * 10, [["a"]] * 20]
     real, other = reversed(tables) if turned else tables
-    interval = vocabulary_values(real, other, of=SYNTHETIC, **DRAWN)[0].interval
+    interval = text_metrics.vocabulary_values(real, other, of=SYNTHETIC, **DRAWN)[0].interval
     assert interval is not None
     assert interval.low < interval.high
 
@@ -311,24 +296,24 @@ def test_the_vocabulary_interval_knows_the_texts_of_both_tables(turned: bool) ->
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=6), max_size=8), st.integers(1, 3))
 def test_distinct_is_the_number_of_different_ngrams_within_texts(words: list[list[str]], n: int) -> None:
     found = [tuple(text[place : place + n]) for text in words for place in range(len(text) - n + 1)]
-    numbers, texts = ngrams(words, n)
+    numbers, texts = text_metrics.ngrams(words, n)
     assert len(numbers) == len(texts) == len(found)
-    assert distinct(numbers) == (len(set(found)) / len(found) if found else 0)
+    assert text_metrics.distinct(numbers) == (len(set(found)) / len(found) if found else 0)
     assert [sum(texts == row) for row in range(len(words))] == [max(0, len(text) - n + 1) for text in words]
 
 
 def test_a_table_is_cut_to_just_so_many_words_of_whole_texts_but_the_last() -> None:
     words = [[f"{row}-{place}" for place in range(4)] for row in range(10)]
-    kept = first_words(words, 14, seed=0)
+    kept = text_metrics.first_words(words, 14, seed=0)
     assert [len(text) for text in kept] == [4, 4, 4, 2]
     assert all(text == words[int(text[0].split("-")[0])][: len(text)] for text in kept)
-    assert first_words(words, 0, seed=0) == []
-    assert sorted(first_words(words, 1000, seed=0)) == sorted(words)
+    assert text_metrics.first_words(words, 0, seed=0) == []
+    assert sorted(text_metrics.first_words(words, 1000, seed=0)) == sorted(words)
 
 
 def test_distinct_is_compared_on_equally_many_words() -> None:
     few, many = [["a", "b", "c", "d"]] * 5, [["a", "b", "c", "d"]] * 500
-    one, two = (distinct_values(words, SYNTHETIC, total=20, **DRAWN) for words in (few, many))
+    one, two = (text_metrics.distinct_values(words, SYNTHETIC, total=20, **DRAWN) for words in (few, many))
     assert [each.value for each in one] == [each.value for each in two] == [4 / 20, 3 / 15, 2 / 10]
 
 
@@ -338,22 +323,24 @@ def test_self_bleu_is_the_mean_of_sentence_bleu_against_the_others() -> None:
     bleu = BLEU(effective_order=True)
     others = [[*texts[:place], *texts[place + 1 :]] for place in range(len(texts))]
     expected = [bleu.sentence_score(text, rest).score / 100 for text, rest in zip(texts, others, strict=True)]
-    assert self_bleu(texts) == pytest.approx(expected)
-    assert self_bleu_values(texts, SYNTHETIC, **DRAWN)[0].value == pytest.approx(np.mean(expected))
+    assert text_metrics.self_bleu(texts) == pytest.approx(expected)
+    assert text_metrics.self_bleu_values(texts, SYNTHETIC, **DRAWN)[0].value == pytest.approx(np.mean(expected))
 
 
 def test_copies_of_less_than_four_words_are_copies_too() -> None:
-    assert self_bleu(["too short"] * 3) == pytest.approx([1] * 3)
+    assert text_metrics.self_bleu(["too short"] * 3) == pytest.approx([1] * 3)
 
 
 def test_the_label_distance_is_half_the_sum_of_differences() -> None:
     real, other = ["a"] * 5 + ["b"] * 5, ["a"] * 2 + ["c"] * 8
-    assert label_distance_values(real, other, of=SYNTHETIC, **DRAWN)[0].value == pytest.approx((0.3 + 0.5 + 0.8) / 2)
-    assert label_distance_values(real, real[::-1], of=SYNTHETIC, **DRAWN)[0].value == 0
+    assert text_metrics.label_distance_values(real, other, of=SYNTHETIC, **DRAWN)[0].value == pytest.approx(
+        (0.3 + 0.5 + 0.8) / 2
+    )
+    assert text_metrics.label_distance_values(real, real[::-1], of=SYNTHETIC, **DRAWN)[0].value == 0
 
 
 def test_every_label_of_any_table_has_its_share() -> None:
-    values = label_share_values(["a", "a", "b"], HOLDOUT, names=["a", "b", "c"])
+    values = text_metrics.label_share_values(["a", "a", "b"], HOLDOUT, names=["a", "b", "c"])
     assert {each.settings["label"]: each.value for each in values} == {"a": 2 / 3, "b": 1 / 3, "c": 0}
 
 
@@ -365,7 +352,7 @@ SCHEMA = {"type": "object", "properties": {"age": {"type": "integer"}}, "require
 
 
 def test_the_shares_of_json_and_of_valid_json_are_counted_strictly() -> None:
-    parsed, valid = validity_values(
+    parsed, valid = text_metrics.validity_values(
         [VALID, *PARSES, *BROKEN], SYNTHETIC, schema=JSONSchema("schema.json", content=json.dumps(SCHEMA).encode())
     )
     count = 1 + len(PARSES) + len(BROKEN)
@@ -397,7 +384,7 @@ def named(values: Sequence[MetricValue], of: str = SYNTHETIC) -> dict[tuple[obje
 def test_distances_are_half_the_summed_differences_of_shares_missing_cells_and_labels_included() -> None:
     real = table([[0, 0], [0, 1], [1, 0], [2, 0]], "xxyy")
     other = table([[0, 0], [1, 1], [1, 1], [1, 2]], "xxxx")
-    found = named(column_values(real, other, **FEW))  # type: ignore[arg-type]
+    found = named(text_metrics.column_values(real, other, **FEW))  # type: ignore[arg-type]
     assert found == pytest.approx(
         {
             ("distance", "label"): 0.5,

@@ -19,19 +19,7 @@ from transformers import AutoModelForCausalLM
 
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility import language
-from understudy.evaluate.metrics.utility.language import (
-    Questions,
-    Recipe,
-    _choose,
-    answer_scores,
-    calibrated,
-    measure_in_context,
-    measure_language_model,
-    measure_released_model,
-    rows_of,
-    score,
-    tune,
-)
+from understudy.evaluate.metrics.utility import language as lm
 from understudy.evaluate.metrics.value import MetricValue
 from understudy.models.catalog import load_causal
 from understudy.models.causal import CausalModel
@@ -59,9 +47,9 @@ def plain(spec: str) -> CausalModel:
     return load_causal(spec, device="cpu", dtype="float32")
 
 
-def tuned(model: CausalModel, rows: Sequence[TokenRow], recipe: Recipe) -> torch.nn.Module:
+def tuned(model: CausalModel, rows: Sequence[TokenRow], recipe: lm.Recipe) -> torch.nn.Module:
     weights = Weights(model, blocks=recipe.blocks)
-    tune(weights, rows, recipe, seed=0)
+    lm.tune(weights, rows, recipe, seed=0)
     return weights.network
 
 
@@ -88,8 +76,8 @@ def value(measured: MetricValue) -> float:
 
 
 def test_a_score_is_what_transformers_says_of_each_text_alone(folder: Path, model: CausalModel) -> None:
-    rows = rows_of(model, TEXTS, tokens=20)
-    found = score(model, model.network, rows)
+    rows = lm.rows_of(model, TEXTS, tokens=20)
+    found = lm.score(model, model.network, rows)
     assert len(rows) == 4  # the empty text has nothing to predict
     for number, row in enumerate(map(whole, rows)):
         surprise, right = directly(folder, row)
@@ -99,7 +87,7 @@ def test_a_score_is_what_transformers_says_of_each_text_alone(folder: Path, mode
 
 
 def test_texts_are_cut_and_begin_with_a_token_of_the_tokenizers(model: CausalModel) -> None:
-    rows = rows_of(model, TEXTS, tokens=7)
+    rows = lm.rows_of(model, TEXTS, tokens=7)
     assert {tuple(row.prompt) for row in rows} == {(2,)}  # no beginning token, so the one that ends a text
     assert [len(row.target) for row in rows] == [7, 4, 7, 1]
     assert rows[0].target.tolist() == model.encode("A cat s")
@@ -110,14 +98,14 @@ def test_without_a_token_to_begin_with_the_first_one_is_not_predicted(
 ) -> None:
     monkeypatch.setattr(CausalModel, "begin", [])
     monkeypatch.setattr(model, "ends", frozenset())
-    rows = rows_of(model, ["cat", "x", "go"], tokens=20)
-    found = score(model, model.network, rows)
+    rows = lm.rows_of(model, ["cat", "x", "go"], tokens=20)
+    found = lm.score(model, model.network, rows)
     assert found.tokens.tolist() == [2, 1]  # of one token nothing is left
     assert found.surprise[0] == pytest.approx(directly(folder, model.encode("cat"))[0], rel=1e-4)
 
 
 def test_figures_are_sums_over_all_tokens(folder: Path, spec: str) -> None:
-    found = by_name(measure_language_model(None, Sample(tuple(TEXTS)), {}, model=spec, device="cpu"))
+    found = by_name(lm.measure_language_model(None, Sample(tuple(TEXTS)), {}, model=spec, device="cpu"))
     rows = [[2, *plain(spec).encode(text)] for text in TEXTS if text]
     surprises, rights = zip(*(directly(folder, row) for row in rows), strict=True)
     tokens = sum(len(row) - 1 for row in rows)
@@ -128,12 +116,12 @@ def test_figures_are_sums_over_all_tokens(folder: Path, spec: str) -> None:
 
 
 NURSERY = tuple(f"{name} had a little {pet}" for name in ("Mary", "Tom", "Ann", "Joe") for pet in ("lamb", "goat"))
-QUICK = Recipe(texts=8, tokens=24, epochs=8, blocks=2, batch=4, rate=0.02)
+QUICK = lm.Recipe(texts=8, tokens=24, epochs=8, blocks=2, batch=4, rate=0.02)
 
 
 def test_a_model_tuned_in_the_domain_beats_the_untuned_and_one_tuned_elsewhere(spec: str) -> None:
     found = by_name(
-        measure_language_model(
+        lm.measure_language_model(
             Sample(NURSERY[:4]),
             Sample(NURSERY[4:]),
             {"near": Sample(NURSERY[2:6]), "far": Sample(("17 + 25 = 42", "9 - 3 = 6", "8 * 8 = 64", "1 / 2"))},
@@ -156,9 +144,9 @@ def test_a_model_tuned_in_the_domain_beats_the_untuned_and_one_tuned_elsewhere(s
 
 def test_as_many_real_texts_are_taken_as_the_largest_synthetic_table_has(spec: str) -> None:
     found = by_name(
-        measure_language_model(
+        lm.measure_language_model(
             Sample(NURSERY), Sample(NURSERY), {"a": Sample(NURSERY[:2]), "b": Sample(NURSERY[:3])},
-            model=spec, device="cpu", recipe=Recipe(epochs=1),
+            model=spec, device="cpu", recipe=lm.Recipe(epochs=1),
         )
     )  # fmt: skip
     notes = {of: found["perplexity", of].note for of in ("untuned", "a", "b", "real")}
@@ -169,7 +157,7 @@ def test_as_many_real_texts_are_taken_as_the_largest_synthetic_table_has(spec: s
 def test_the_outcome_is_the_seeds(spec: str) -> None:
     def run(seed: int) -> list[float | None]:
         tables = {"near": Sample(NURSERY)}
-        values = measure_language_model(
+        values = lm.measure_language_model(
             None, Sample(NURSERY), tables, model=spec, device="cpu", recipe=QUICK, test_texts=3, seed=seed
         )
         return [measured.value for measured in values]
@@ -181,7 +169,7 @@ def test_tables_tuned_at_the_same_time_are_as_each_by_itself(spec: str) -> None:
     tables = {f"table {number}": Sample(NURSERY[number : number + 3]) for number in range(4)}
 
     def run(some: dict[str, Sample]) -> dict[tuple[str, str], MetricValue]:
-        return by_name(measure_language_model(None, Sample(NURSERY), some, model=spec, device="cpu", recipe=QUICK))
+        return by_name(lm.measure_language_model(None, Sample(NURSERY), some, model=spec, device="cpu", recipe=QUICK))
 
     together = run(tables)
     for name, table in tables.items():
@@ -190,8 +178,8 @@ def test_tables_tuned_at_the_same_time_are_as_each_by_itself(spec: str) -> None:
 
 def test_tuning_takes_the_steps_of_a_plain_loop(folder: Path, model: CausalModel) -> None:
     """One epoch of one batch against torch by hand: all weights of the last block, AdamW, clipped gradients."""
-    rows = rows_of(model, NURSERY[:3], tokens=24)
-    found = tuned(model, rows, Recipe(epochs=1, blocks=1, batch=3, rate=0.01))
+    rows = lm.rows_of(model, NURSERY[:3], tokens=24)
+    found = tuned(model, rows, lm.Recipe(epochs=1, blocks=1, batch=3, rate=0.01))
     network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     block = network.model.layers[-1]
     logits = torch.cat([network(torch.tensor([row])).logits[0, :-1] for row in map(whole, rows)])
@@ -205,7 +193,7 @@ def test_tuning_takes_the_steps_of_a_plain_loop(folder: Path, model: CausalModel
 
 def test_tuning_leaves_the_model_as_it_was_and_shares_all_but_the_last_blocks(model: CausalModel) -> None:
     before = {name: weight.clone() for name, weight in model.network.named_parameters()}
-    found = tuned(model, rows_of(model, NURSERY, tokens=24), Recipe(epochs=1, blocks=1))
+    found = tuned(model, lm.rows_of(model, NURSERY, tokens=24), lm.Recipe(epochs=1, blocks=1))
     for name, weight in model.network.named_parameters():
         assert torch.equal(weight, before[name])
         own = dict(found.named_parameters())[name]
@@ -215,14 +203,16 @@ def test_tuning_leaves_the_model_as_it_was_and_shares_all_but_the_last_blocks(mo
 
 @pytest.mark.parametrize("texts", [(), ("",)])
 def test_without_test_texts_there_are_no_values(spec: str, texts: tuple[str, ...]) -> None:
-    found = measure_language_model(None, Sample(texts), {"near": Sample(NURSERY)}, model=spec, device="cpu")
+    found = lm.measure_language_model(None, Sample(texts), {"near": Sample(NURSERY)}, model=spec, device="cpu")
     assert [(measured.value, measured.of) for measured in found] == [(None, "untuned")] * 3 + [(None, "near")] * 3
     assert all("no test text" in measured.note for measured in found)
 
 
 @pytest.mark.parametrize("texts", [(), ("",)])
 def test_a_table_without_texts_has_no_values(spec: str, texts: tuple[str, ...]) -> None:
-    found = by_name(measure_language_model(None, Sample(NURSERY), {"empty": Sample(texts)}, model=spec, device="cpu"))
+    found = by_name(
+        lm.measure_language_model(None, Sample(NURSERY), {"empty": Sample(texts)}, model=spec, device="cpu")
+    )
     assert found["perplexity", "untuned"].value is not None
     assert found["perplexity", "empty"].value is None
     assert found["perplexity", "empty"].settings == found["perplexity", "untuned"].settings == {"model": spec}
@@ -230,13 +220,13 @@ def test_a_table_without_texts_has_no_values(spec: str, texts: tuple[str, ...]) 
 
 
 def test_a_model_that_broke_in_tuning_has_no_values(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(weights: Weights, rows: Sequence[TokenRow], recipe: Recipe, *, seed: int) -> None:
+    def broken(weights: Weights, rows: Sequence[TokenRow], recipe: lm.Recipe, *, seed: int) -> None:
         weights.load(np.full(weights.size, np.nan, dtype=np.float32))
 
     monkeypatch.setattr(language, "tune", broken)
     tables = {"near": Sample(NURSERY)}
-    recipe = Recipe(epochs=1)
-    found = by_name(measure_language_model(None, Sample(NURSERY), tables, model=spec, device="cpu", recipe=recipe))
+    recipe = lm.Recipe(epochs=1)
+    found = by_name(lm.measure_language_model(None, Sample(NURSERY), tables, model=spec, device="cpu", recipe=recipe))
     assert found["perplexity", "near"].value is None
     assert "not finite" in found["perplexity", "near"].note
     assert found["perplexity", "untuned"].value is not None
@@ -291,7 +281,7 @@ def adapted(causal: CausalModel, *, size: float = 0.1) -> Tuned:
 
 
 def measured(tuned: Tuned, test: Sample = TEST, **options: Any) -> dict[str, MetricValue]:
-    return {each.of: each for each in measure_released_model(test, tuned, **options)}
+    return {each.of: each for each in lm.measure_released_model(test, tuned, **options)}
 
 
 def perplexity_directly(network: Any, rows: Sequence[TokenRow]) -> float:
@@ -328,7 +318,7 @@ def test_a_model_that_was_tuned_on_such_texts_beats_its_base(causal: CausalModel
     before = measured(adapted(causal))["untuned"]
     weights = Weights(causal, blocks=2)
     tuned = Tuned(weights)
-    tune(weights, tuned.rows(NURSERY[:6], ["pets"] * 6), Recipe(epochs=8, batch=4, rate=0.02), seed=0)
+    lm.tune(weights, tuned.rows(NURSERY[:6], ["pets"] * 6), lm.Recipe(epochs=8, batch=4, rate=0.02), seed=0)
     found = measured(tuned, Sample(NURSERY[6:], ("pets", "pets")))
     tuned_value, untuned_value = found["synthetic"].value, found["untuned"].value
     assert tuned_value is not None
@@ -373,17 +363,17 @@ def test_a_broken_model_has_no_value(causal: CausalModel, factor: float) -> None
 
 def test_a_texts_score_does_not_hang_on_the_texts_beside_it(model: CausalModel) -> None:
     texts = [f"{'word ' * (number % 7)}{number}" for number in range(40)]
-    together = score(model, model.network, rows_of(model, texts, tokens=30))
+    together = lm.score(model, model.network, lm.rows_of(model, texts, tokens=30))
     for number in (0, 6, 17, 39):
-        alone = score(model, model.network, rows_of(model, [texts[number]], tokens=30))
+        alone = lm.score(model, model.network, lm.rows_of(model, [texts[number]], tokens=30))
         assert together.surprise[number] == pytest.approx(alone.surprise[0], rel=1e-4)
         assert together.right[number] == alone.right[0]
 
 
 def test_texts_longer_than_the_window_are_cut_to_it(model: CausalModel) -> None:
-    rows = rows_of(model, ["a" * 500], tokens=1000)
+    rows = lm.rows_of(model, ["a" * 500], tokens=1000)
     assert len(whole(rows[0])) == model.window
-    assert score(model, model.network, rows).tokens.tolist() == [model.window - 1]
+    assert lm.score(model, model.network, rows).tokens.tolist() == [model.window - 1]
 
 
 def test_the_perplexity_of_a_model_that_knows_nothing_is_its_vocabulary(tmp_path: Path) -> None:
@@ -391,7 +381,7 @@ def test_the_perplexity_of_a_model_that_knows_nothing_is_its_vocabulary(tmp_path
     network = AutoModelForCausalLM.from_pretrained(folder)
     torch.nn.init.zeros_(network.get_output_embeddings().weight)
     network.save_pretrained(folder)
-    found = by_name(measure_language_model(None, Sample(tuple(TEXTS)), {}, model=f"hf:{folder}", device="cpu"))
+    found = by_name(lm.measure_language_model(None, Sample(tuple(TEXTS)), {}, model=f"hf:{folder}", device="cpu"))
     perplexity, bits = found["perplexity", "untuned"], found["bits", "untuned"]
     vocabulary = 259
     assert value(perplexity) == pytest.approx(vocabulary)
@@ -415,7 +405,7 @@ def test_an_answers_score_is_the_probability_of_all_its_tokens(folder: Path, mod
     questions = [[5, 9, 30], [7], [40, 41, 42, 43, 44, 45], [200, 3]]
     answers = [[60], [60, 61], [70, 71, 72]]  # one begins another
     for shots in ([50, 51, 52, 53], [50]):
-        found = answer_scores(model, shots, questions, answers)
+        found = lm.answer_scores(model, shots, questions, answers)
         for row, question in enumerate(questions):
             for column, answer in enumerate(answers):
                 expected = answered_directly(folder, [*shots, *question], answer)
@@ -423,7 +413,7 @@ def test_an_answers_score_is_the_probability_of_all_its_tokens(folder: Path, mod
 
 
 def test_a_prompt_names_the_labels_shows_the_texts_and_asks(model: CausalModel) -> None:
-    frame = Questions(model, LABELS, tokens=9)
+    frame = lm.Questions(model, LABELS, tokens=9)
     prompt = [*frame.shots(("win\n money", "hello"), ("spam", "ham")), *frame.question("a text too long")]
     assert model.decode(prompt) == (
         "Each text is one of: ham, sp, spam.\n\nText: win money\nLabel: spam\n\nText: hello\nLabel: ham\n\n"
@@ -432,7 +422,7 @@ def test_a_prompt_names_the_labels_shows_the_texts_and_asks(model: CausalModel) 
 
 
 def test_no_answer_begins_another(model: CausalModel) -> None:
-    frame = Questions(model, LABELS, tokens=9)
+    frame = lm.Questions(model, LABELS, tokens=9)
     short, long = frame.answer("sp"), frame.answer("spam")
     assert long[: len(short)] != short
     assert len(long) > len(short) > 1  # labels of several tokens
@@ -444,7 +434,7 @@ def test_calibration_is_the_papers_formula() -> None:
     p = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     p_cf = (np.exp(content_free) / np.exp(content_free).sum(axis=1, keepdims=True)).mean(axis=0)
     expected = p @ np.diag(1 / p_cf)
-    found = calibrated(scores, content_free)
+    found = lm.calibrated(scores, content_free)
     assert found == pytest.approx(expected / expected.sum(axis=1, keepdims=True))
     assert found.sum(axis=1) == pytest.approx(1)
 
@@ -452,7 +442,7 @@ def test_calibration_is_the_papers_formula() -> None:
 def test_calibration_bears_answers_of_any_length() -> None:
     """Long answers have probabilities that no float holds."""
     scores = np.array([[-2000.0, -3000.0], [-2010.0, -2990.0]])
-    assert calibrated(scores, np.array([[-2005.0, -2995.0]])).argmax(axis=1).tolist() == [0, 1]
+    assert lm.calibrated(scores, np.array([[-2005.0, -2995.0]])).argmax(axis=1).tolist() == [0, 1]
 
 
 class Parrot:
@@ -474,7 +464,7 @@ ASKED = Sample(tuple(f"it is {label} {n}" for n in range(10) for label in "ABCD"
 
 def run(folder: Path, **options: Any) -> dict[tuple[str, Any], Any]:
     settings = {"label_names": tuple("ABCD"), "model": f"hf:{folder}", "device": "cpu", "shots": (0, 4), **options}
-    values = measure_in_context(ASKED, settings.pop("pools", {"synthetic": ASKED, "real": ASKED}), **settings)
+    values = lm.measure_in_context(ASKED, settings.pop("pools", {"synthetic": ASKED, "real": ASKED}), **settings)
     return {(measured.of, measured.settings["shots"]): measured for measured in values}
 
 
@@ -517,15 +507,15 @@ def test_the_model_tells_texts_apart_by_their_shots_alone(folder: Path, monkeypa
 def test_shots_are_choosen_evenly_over_the_labels_and_each_at_most_once() -> None:
     pool = Sample(tuple(map(str, range(20))), ("a",) * 15 + ("b",) * 4 + ("c",))
     for count, labels in ((3, "abc"), (6, "aabbc"), (9, "aaaabbbbc"), (20, "a" * 15 + "bbbbc")):
-        drawn = _choose(pool, count, seed=(1, 2))
+        drawn = lm._choose(pool, count, seed=(1, 2))
         assert len(set(drawn.texts)) == count
         assert Counter(drawn.labels) >= Counter(labels)
         assert all(pool.labels[int(text)] == label for text, label in zip(drawn.texts, drawn.labels or (), strict=True))  # type: ignore[index]
-    assert len(set(_choose(pool, 2, seed=(1, 2)).labels or ())) == 2
+    assert len(set(lm._choose(pool, 2, seed=(1, 2)).labels or ())) == 2
     assert (
-        _choose(pool, 5, seed=(1, 2)).texts
-        == _choose(pool, 5, seed=(1, 2)).texts
-        != _choose(pool, 5, seed=(1, 3)).texts
+        lm._choose(pool, 5, seed=(1, 2)).texts
+        == lm._choose(pool, 5, seed=(1, 2)).texts
+        != lm._choose(pool, 5, seed=(1, 3)).texts
     )
 
 
@@ -561,7 +551,7 @@ def test_a_pool_that_has_not_enough_shots_has_no_figure(folder: Path, pool: Samp
     ids=["no labels", "no texts", "one label"],
 )
 def test_where_there_is_nothing_to_tell_apart_there_is_no_figure(folder: Path, test: Sample, labels: str) -> None:
-    values = measure_in_context(test, {"synthetic": ASKED}, label_names=tuple(labels), model=f"hf:{folder}")
+    values = lm.measure_in_context(test, {"synthetic": ASKED}, label_names=tuple(labels), model=f"hf:{folder}")
     assert [measured.value for measured in values] == [None] * 3
     assert all("two labels" in measured.note for measured in values)
 
@@ -569,7 +559,7 @@ def test_where_there_is_nothing_to_tell_apart_there_is_no_figure(folder: Path, t
 def test_a_score_does_not_hang_on_the_questions_beside_it(model: CausalModel) -> None:
     questions = [[5 + number, *range(20, 20 + number % 9)] for number in range(70)]  # three blocks
     answers = [[60, 61], [70]]
-    together = answer_scores(model, [50], questions, answers)
+    together = lm.answer_scores(model, [50], questions, answers)
     for number in (0, 31, 32, 69):
-        alone = answer_scores(model, [50], [questions[number]], answers)
+        alone = lm.answer_scores(model, [50], [questions[number]], answers)
         assert together[number] == pytest.approx(alone[0], rel=1e-4)

@@ -16,20 +16,7 @@ from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from understudy.base.errors import PrivacyError
-from understudy.methods.shared.decoding.sums import (
-    Candidates,
-    Difference,
-    Fixed,
-    Recentred,
-    Softmax,
-    Sums,
-    TokenSums,
-    distance_from_public,
-    public_candidates,
-    row_sums,
-    softmax_sum,
-    vote_sum,
-)
+from understudy.methods.shared.decoding import sums as decoding
 from understudy.models.shared_prefix import Rows
 
 GRID, DISTANCE = 2**12, 2**18
@@ -60,13 +47,13 @@ def some(rows: int, tokens: int, *, seed: int = 0, spread: float = 4.0) -> torch
     return torch.randn(rows, tokens, generator=torch.Generator().manual_seed(seed)) * spread
 
 
-def over(rows: torch.Tensor, sums: TokenSums, *, count: int | None = None, **options: Any) -> Sums:
+def over(rows: torch.Tensor, sums: decoding.TokenSums, *, count: int | None = None, **options: Any) -> decoding.Sums:
     contexts: Any = Given(rows)
-    return sums.over(contexts, public_candidates(contexts.public_logits(), count=count), **options)
+    return sums.over(contexts, decoding.public_candidates(contexts.public_logits(), count=count), **options)
 
 
-def made(clipping: str, clip: float = 3.0) -> TokenSums:
-    return TokenSums(clipping, clip, GRID)  # type: ignore[arg-type]
+def made(clipping: str, clip: float = 3.0) -> decoding.TokenSums:
+    return decoding.TokenSums(clipping, clip, GRID)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("count", [None, 100])
@@ -90,10 +77,10 @@ def test_sums_are_the_papers_formula(count: int | None, tokens: int) -> None:
 def test_the_distance_is_that_of_mean_and_public_distribution(count: int | None) -> None:
     rows = some(11, 300)
     contexts: Any = Given(rows)
-    candidates = public_candidates(rows[0], count=count)
+    candidates = decoding.public_candidates(rows[0], count=count)
     shares = (rows if candidates.tokens is None else rows[:, candidates.tokens]).double().softmax(1)
     expected = float((shares[1:].sum(0) - 8 * shares[0]).abs().sum())
-    found = distance_from_public(contexts, candidates, grid=DISTANCE, batch_size=8, divisors=[1] * 10)
+    found = decoding.distance_from_public(contexts, candidates, grid=DISTANCE, batch_size=8, divisors=[1] * 10)
     assert found / DISTANCE == pytest.approx(expected, abs=18 * 300 / DISTANCE)
 
 
@@ -103,7 +90,7 @@ def test_sums_do_not_depend_on_blocks_and_chunks(
     monkeypatch: pytest.MonkeyPatch, clipping: str, rows_at_once: int
 ) -> None:
     rows = some(11, 400)
-    candidates = public_candidates(rows[0], count=120)
+    candidates = decoding.public_candidates(rows[0], count=120)
     found = [
         made(clipping).over(Given(rows, at_once), candidates)  # type: ignore[arg-type]
         for at_once in (3, rows_at_once)
@@ -119,18 +106,18 @@ def test_sums_do_not_depend_on_blocks_and_chunks(
 @pytest.mark.parametrize("rows_at_once", [2, 5, 16, 37])
 def test_a_row_adds_the_same_at_every_place_of_a_block(rows_at_once: int, tokens: int) -> None:
     row, others = some(1, tokens, seed=1)[0], some(rows_at_once - 1, tokens)
-    candidates = Candidates(None, some(1, tokens, seed=2)[0])
+    candidates = decoding.Candidates(None, some(1, tokens, seed=2)[0])
     terms = [
-        Softmax(2**20),
-        Difference(3.0, 2**20, candidates.logits.log_softmax(0)),
-        Recentred(3.0, 2**20),
-        Fixed(3.0, 2**20),
+        decoding.Softmax(2**20),
+        decoding.Difference(3.0, 2**20, candidates.logits.log_softmax(0)),
+        decoding.Recentred(3.0, 2**20),
+        decoding.Fixed(3.0, 2**20),
     ]
     seen = set()
     for place in range(rows_at_once):
         block: Any = Given(torch.cat([others[:place], row[None], others[place:]]), rows_at_once)
         divisors = [int(number == place) for number in range(rows_at_once)]
-        seen.add(tuple(row_sums(block, candidates, term, divisors=divisors).tobytes() for term in terms))
+        seen.add(tuple(decoding.row_sums(block, candidates, term, divisors=divisors).tobytes() for term in terms))
     assert len(seen) == 1
 
 
@@ -141,7 +128,7 @@ def test_float32_logits_are_left_as_they_are() -> None:
     assert torch.equal(rows, before)
 
 
-def largest_move(sums: TokenSums, rows: torch.Tensor, added: torch.Tensor) -> int:
+def largest_move(sums: decoding.TokenSums, rows: torch.Tensor, added: torch.Tensor) -> int:
     """How far one more row moves utilities, in L-infinity."""
     without, with_it = over(rows, sums), over(torch.cat([rows, added[None]]), sums)
     return int(np.abs(with_it.utilities(8) - without.utilities(8)).max())
@@ -152,17 +139,17 @@ def test_logits_that_are_clipped_above_alone_move_a_sum_by_more_than_its_grid(mo
     row = torch.tensor([0.0, -50.0, 50.0, 0.0, 0.0, 0.0])
     assert largest_move(made("fixed"), some(5, 6), row) == GRID
 
-    def above_alone(self: Fixed, logits: Any, tokens: slice, scale: Any) -> Any:
+    def above_alone(self: decoding.Fixed, logits: Any, tokens: slice, scale: Any) -> Any:
         return logits.as_they_are(tokens).clamp_(max=self.clip).mul_(scale / self.clip).round_()
 
-    monkeypatch.setattr(Fixed, "__call__", above_alone)
+    monkeypatch.setattr(decoding.Fixed, "__call__", above_alone)
     assert largest_move(made("fixed"), some(5, 6), row) > GRID
 
 
 def distribution(row: torch.Tensor) -> NDArray[np.int64]:
     """What a row alone adds to a sum of softmaxes."""
     contexts: Any = Given(row[None], 1)
-    return softmax_sum(contexts, Candidates(None, row), grid=DISTANCE, divisors=[1])
+    return decoding.softmax_sum(contexts, decoding.Candidates(None, row), grid=DISTANCE, divisors=[1])
 
 
 ODD = [0.0, 1.0, -1.0, 40.0, -300.0, 3e38, -3e38, float("inf"), float("-inf"), float("nan")]
@@ -204,13 +191,16 @@ def test_a_rows_distribution_adds_up_to_its_grid_at_most(tokens: int, spread: fl
 
 def test_rounding_to_the_nearest_oversteps_the_grid_and_is_caught() -> None:
     @dataclass(frozen=True)
-    class Nearest(Softmax):
+    class Nearest(decoding.Softmax):
         def __call__(self, logits: Any, tokens: slice, scale: Any) -> Any:
             return logits.below_top(tokens).exp_().mul_((scale / logits.mass).float()).round_()
 
     contexts: Any = Given(torch.zeros(2, 3 * 2**14))  # a share of 5.33 steps each; and of 10.67 on the next grid
-    candidates = public_candidates(contexts.public_logits(), count=None)
-    sums = [row_sums(contexts, candidates, kind(2**19), divisors=[0, 1]).sum() for kind in (Nearest, Softmax)]
+    candidates = decoding.public_candidates(contexts.public_logits(), count=None)
+    sums = [
+        decoding.row_sums(contexts, candidates, kind(2**19), divisors=[0, 1]).sum()
+        for kind in (Nearest, decoding.Softmax)
+    ]
     assert sums[0] > 2**19 >= sums[1]
 
 
@@ -239,7 +229,7 @@ def test_rows_without_their_divisor_are_refused(divisors: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "sums", [lambda: made("recenter", 0.0), lambda: over(some(3, 6), TokenSums("recenter", 1, 2**21))]
+    "sums", [lambda: made("recenter", 0.0), lambda: over(some(3, 6), decoding.TokenSums("recenter", 1, 2**21))]
 )
 def test_what_cannot_be_exact_is_refused(sums: Callable[[], object]) -> None:
     with pytest.raises(ValueError, match="expected"):
@@ -251,27 +241,27 @@ def test_votes_are_one_a_row() -> None:
     rows[[1, 2, 3], [4, 4, 2]] = 1.0
     rows[5] = float("nan")
     contexts: Any = Given(rows)
-    candidates = public_candidates(contexts.public_logits(), count=None)
-    found = vote_sum(contexts, candidates, divisors=[0, 1, 1, 1, 1, 1, 0])
+    candidates = decoding.public_candidates(contexts.public_logits(), count=None)
+    found = decoding.vote_sum(contexts, candidates, divisors=[0, 1, 1, 1, 1, 1, 0])
     assert found.tolist() == [2, 0, 1, 0, 2]
 
 
 def test_a_softmax_sum_counts_the_rows_it_is_told_to() -> None:
     contexts: Any = Given(some(7, 30))
-    candidates = public_candidates(contexts.public_logits(), count=10)
-    found = softmax_sum(contexts, candidates, grid=DISTANCE, divisors=[1, 0, 0, 0, 0, 0, 0])
+    candidates = decoding.public_candidates(contexts.public_logits(), count=10)
+    found = decoding.softmax_sum(contexts, candidates, grid=DISTANCE, divisors=[1, 0, 0, 0, 0, 0, 0])
     assert np.array_equal(found, distribution(candidates.logits))
 
 
 def test_candidates_are_the_publics_top_k_and_what_is_near() -> None:
     logits = torch.tensor([0.0, 5.0, 3.0, 4.9, 2.95, 1.0])
-    assert public_candidates(logits, count=3).tokens.tolist() == [1, 2, 3]  # type: ignore[union-attr]
-    near = public_candidates(logits, count=3, margin=0.1)
+    assert decoding.public_candidates(logits, count=3).tokens.tolist() == [1, 2, 3]  # type: ignore[union-attr]
+    near = decoding.public_candidates(logits, count=3, margin=0.1)
     assert near.tokens.tolist() == [1, 2, 3, 4]  # type: ignore[union-attr]
     assert near.logits.tolist() == logits[[1, 2, 3, 4]].tolist()
     assert (len(near), near.token(3)) == (4, 4)
     for count in (None, 6, 100):
-        every = public_candidates(logits, count=count)
+        every = decoding.public_candidates(logits, count=count)
         assert (every.tokens, len(every), every.token(5)) == (None, 6, 5)
 
 
@@ -294,7 +284,7 @@ def test_no_tensor_grows_with_rows_times_vocabulary() -> None:
     """What a step makes on the way is one block's chunk, however many rows and tokens there are."""
 
     def elements(rows: int, tokens: int) -> int:
-        given, candidates = Given(some(rows, tokens), 8), Candidates(None, some(1, tokens)[0])
+        given, candidates = Given(some(rows, tokens), 8), decoding.Candidates(None, some(1, tokens)[0])
         blocks = [(block.first, block.real, block.logits) for block in given.blocks()]
         with Largest() as largest:
             Recorded = type("Recorded", (Given,), {"blocks": lambda *_: (Rows(*block) for block in blocks)})

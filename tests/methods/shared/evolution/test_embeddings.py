@@ -19,14 +19,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from understudy.base.errors import ModelError
-from understudy.methods.shared.evolution.embeddings import (
-    LARGEST_NORM,
-    STEPS,
-    Block,
-    PrivateEmbeddings,
-    integer_vectors,
-    private_vectors,
-)
+from understudy.methods.shared.evolution import embeddings as embedding
 
 
 class FakeEmbedder:
@@ -89,8 +82,8 @@ class NoRecord:
 
 def built(
     folder: Path, some: Any = None, key: str = "k", rows: int = 8192, said: list[str] | None = None, **kwargs: Any
-) -> PrivateEmbeddings:
-    return PrivateEmbeddings(
+) -> embedding.PrivateEmbeddings:
+    return embedding.PrivateEmbeddings(
         Records() if some is None else some,
         FakeEmbedder(**kwargs),
         folder / "private",
@@ -100,16 +93,16 @@ def built(
     )
 
 
-def file_of(embeddings: PrivateEmbeddings) -> Path:
+def file_of(embeddings: embedding.PrivateEmbeddings) -> Path:
     return embeddings.folder / "embeddings.bin"
 
 
-def whole(embeddings: PrivateEmbeddings) -> Block:
+def whole(embeddings: embedding.PrivateEmbeddings) -> embedding.Block:
     blocks = list(embeddings.batches())
-    return Block(*(np.concatenate([getattr(block, name) for block in blocks]) for name in vars(blocks[0])))
+    return embedding.Block(*(np.concatenate([getattr(block, name) for block in blocks]) for name in vars(blocks[0])))
 
 
-def same(one: PrivateEmbeddings, other: PrivateEmbeddings) -> bool:
+def same(one: embedding.PrivateEmbeddings, other: embedding.PrivateEmbeddings) -> bool:
     first, second = whole(one), whole(other)
     return all(np.array_equal(getattr(first, name), getattr(second, name)) for name in vars(first))
 
@@ -121,28 +114,28 @@ any_row = hnp.arrays(np.float32, st.tuples(st.integers(1, 4), st.integers(1, 40)
 
 @given(any_row)
 def test_whatever_an_embedder_answers_no_rounded_vector_passes_the_bound(vectors: NDArray[np.float32]) -> None:
-    rounded = private_vectors(vectors).astype(np.int64)
-    assert (np.square(rounded).sum(axis=1) <= LARGEST_NORM**2).all()
+    rounded = embedding.private_vectors(vectors).astype(np.int64)
+    assert (np.square(rounded).sum(axis=1) <= embedding.LARGEST_NORM**2).all()
 
 
 @pytest.mark.parametrize("dimension", [1, 384, 20_000])
 def test_unit_vectors_keep_their_direction(dimension: int) -> None:
     exact = np.random.default_rng(dimension).standard_normal((20, dimension))
     exact /= np.linalg.norm(exact, axis=1, keepdims=True)
-    rounded = integer_vectors(exact.astype(np.float32)).astype(np.float64)
-    assert np.linalg.norm(rounded, axis=1).max() <= LARGEST_NORM
-    assert np.abs(rounded / STEPS - exact).max() <= 0.51 / STEPS
-    assert np.array_equal(private_vectors(exact.astype(np.float32)), rounded)
+    rounded = embedding.integer_vectors(exact.astype(np.float32)).astype(np.float64)
+    assert np.linalg.norm(rounded, axis=1).max() <= embedding.LARGEST_NORM
+    assert np.abs(rounded / embedding.STEPS - exact).max() <= 0.51 / embedding.STEPS
+    assert np.array_equal(embedding.private_vectors(exact.astype(np.float32)), rounded)
 
 
 def test_a_vectors_integers_depend_on_that_vector_alone() -> None:
     exact = np.random.default_rng(0).standard_normal((50, 384)).astype(np.float32)
     exact /= np.linalg.norm(exact, axis=1, keepdims=True)
-    together = private_vectors(exact)
+    together = embedding.private_vectors(exact)
     for order in ("C", "F"):
-        assert np.array_equal(private_vectors(np.asarray(exact, order=order)), together)
+        assert np.array_equal(embedding.private_vectors(np.asarray(exact, order=order)), together)
     for row in range(50):
-        assert np.array_equal(private_vectors(exact[row : row + 1])[0], together[row])
+        assert np.array_equal(embedding.private_vectors(exact[row : row + 1])[0], together[row])
 
 
 BAD = [[np.nan, 0], [np.nan, 1], [0, 0], [1.1, 0], [0.9, 0], [np.inf, 0], [3e38, 3e38], [1, 1], [-np.inf, np.nan]]
@@ -154,8 +147,8 @@ def test_a_vector_that_is_not_of_length_one_is_an_error_for_candidates_and_zero_
 ) -> None:
     vectors = np.array([[1, 0], bad, [0.6, 0.8]], dtype=np.float32)
     with pytest.raises(ModelError, match="one vector of length 1 per text"):
-        integer_vectors(vectors)
-    assert np.array_equal(private_vectors(vectors), [[STEPS, 0], [0, 0], [2400, 3200]])
+        embedding.integer_vectors(vectors)
+    assert np.array_equal(embedding.private_vectors(vectors), [[embedding.STEPS, 0], [0, 0], [2400, 3200]])
 
 
 # -- on disk ----------------------------------------------------------------------------------------------------------
@@ -165,7 +158,7 @@ def test_a_vector_that_is_not_of_length_one_is_an_error_for_candidates_and_zero_
 @pytest.mark.parametrize("size", [1, 100])
 def test_the_records_come_back_in_order_in_blocks_of_any_size(tmp_path: Path, rows: int, size: int) -> None:
     found = whole(built(tmp_path, Records(size=size), rows=rows))
-    assert np.array_equal(found.vectors, private_vectors(FakeEmbedder().embed(TEXTS)))
+    assert np.array_equal(found.vectors, embedding.private_vectors(FakeEmbedder().embed(TEXTS)))
     assert np.array_equal(found.labels, np.arange(23) % 3)
     assert np.array_equal(found.units, np.arange(23) * 7)
     assert [part.dtype for part in (found.vectors, found.labels, found.units)] == [np.int16, np.int32, np.int64]
@@ -195,7 +188,7 @@ def test_all_records_of_a_unit_are_in_one_block(tmp_path: Path, rows: int) -> No
         for block in blocks
         for unit, label, vector in zip(block.units.tolist(), block.labels.tolist(), block.vectors, strict=True)
     ]
-    vectors = private_vectors(FakeEmbedder().embed(TEXTS))
+    vectors = embedding.private_vectors(FakeEmbedder().embed(TEXTS))
     assert sorted(found) == sorted((units[n], n % 3, vectors[n].tobytes()) for n in range(23))
     assert max(len(block.units) for block in blocks) < rows + 4, "a unit has four records at most"
 
@@ -281,7 +274,7 @@ def test_an_embedder_that_answers_in_another_shape_is_an_error_that_quotes_nothi
             return super().embed(texts)[:, : 3 if len(texts) > 1 else 5]
 
     with pytest.raises(ModelError, match="one vector per text") as caught:
-        whole(PrivateEmbeddings(Records(), Changing(), tmp_path, "k"))
+        whole(embedding.PrivateEmbeddings(Records(), Changing(), tmp_path, "k"))
     assert "Zebra" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
