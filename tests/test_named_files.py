@@ -134,9 +134,7 @@ def test_an_entry_with_other_line_breaks_in_it_is_one_entry(tmp_path: Path, read
 
 @pytest.mark.parametrize("reader", LINE_READERS)
 @pytest.mark.parametrize("content", [b"ann\rbob\r", b"ann\nbob\rcarl\n", b"ann\r\r\nbob\n", b"ann\nbob\r"])
-def test_a_carriage_return_alone_is_an_error_and_never_one_entry_of_a_whole_file(
-    tmp_path: Path, reader: str, content: bytes
-) -> None:
+def test_a_lone_carriage_return_is_an_error_and_no_line_of_a_file(tmp_path: Path, reader: str, content: bytes) -> None:
     path = tmp_path / "t.txt"
     path.write_bytes(content)
     with pytest.raises(UnderstudyError, match="cannot be read") as caught:

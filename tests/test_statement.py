@@ -225,9 +225,7 @@ def test_parts_of_a_charge_are_its_values() -> None:
     ],
     ids=str,
 )
-def test_a_statement_that_says_it_is_private_where_its_seal_does_not_is_refused(
-    tmp_path: Path, lie: dict[str, Any]
-) -> None:
+def test_a_statement_that_is_private_where_its_seal_is_not_is_refused(tmp_path: Path, lie: dict[str, Any]) -> None:
     fields = gaussian().to_json()
     path = tmp_path / "statement.json"
     path.write_text(json.dumps(fields), "utf-8")

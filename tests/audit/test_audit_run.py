@@ -180,9 +180,7 @@ def coins(folder: Path) -> bytes:
 
 
 @pytest.mark.parametrize("killed", ["plant", "run"])
-def test_a_killed_audit_goes_on_with_the_same_canaries(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: str
-) -> None:
+def test_a_killed_audit_resumes_with_its_canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: str) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(running, killed, Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
@@ -238,9 +236,7 @@ def test_an_open_corpus_can_be_audited_from_python(tmp_path: Path) -> None:
         *((llm, None) for llm in ("gemini:flash", "azure:deployment", "acme:writer")),
     ],
 )
-def test_an_endpoint_elsewhere_is_refused_since_nothing_is_charged(
-    tmp_path: Path, llm: str, address: str | None
-) -> None:
+def test_an_endpoint_elsewhere_is_refused_as_nothing_is_charged(tmp_path: Path, llm: str, address: str | None) -> None:
     with pytest.raises(ConfigError, match="may leave this machine"):
         audit_run(config(tmp_path, llm=llm, base_url=address), PARAMETERS)
     assert not (tmp_path / "out").exists()

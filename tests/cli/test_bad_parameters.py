@@ -123,9 +123,7 @@ def assert_error(said: Said, code: int, problem: str, cure: str) -> None:
         ("epsilon: 0x" + "f" * 9000, "'epsilon': expected a number of at most"),
     ],
 )
-def test_a_bad_line_of_a_configuration_is_one_error(
-    tmp_path: Path, understudy: Command, text: str, problem: str
-) -> None:
+def test_a_bad_line_of_the_settings_is_one_error(tmp_path: Path, understudy: Command, text: str, problem: str) -> None:
     (tmp_path / "run.yaml").write_text(text, "utf-8")
     name = text.partition(":")[0]
     good = {key: value for key, value in settings(tmp_path).items() if key != name}
@@ -209,9 +207,7 @@ def test_a_bad_parameter_of_generate_is_one_error(
     assert_error(understudy("generate", str(released), *flags(asked)), code, problem, cure)
 
 
-def test_a_fixed_parameter_cannot_change_when_a_release_is_used(
-    tmp_path: Path, released: Path, understudy: Command
-) -> None:
+def test_a_fixed_parameter_cannot_change_for_a_release(tmp_path: Path, released: Path, understudy: Command) -> None:
     (tmp_path / "a.yaml").write_text("top_terms: 9\nrecords: 3\nllm: none", "utf-8")
     words = ("generate", str(released), "--config", str(tmp_path / "a.yaml"), "--output", str(tmp_path / "b"))
     said = understudy(*words)

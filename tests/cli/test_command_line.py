@@ -112,9 +112,7 @@ def test_plan_needs_no_data_and_writes_nothing(tmp_path: Path, understudy: Comma
     assert sorted(path.name for path in tmp_path.iterdir()) == ["terms.txt"]
 
 
-def test_results_go_to_standard_output_and_everything_else_to_standard_error(
-    tmp_path: Path, understudy: Command
-) -> None:
+def test_only_results_go_to_standard_output(tmp_path: Path, understudy: Command) -> None:
     said = understudy("run", *flags(settings(tmp_path)))
     assert said.out == f"{tmp_path / 'out' / 'release' / 'synthetic.parquet'}\n"
     assert "This run sets the cap of dataset 'notes' to" in said.err

@@ -123,18 +123,14 @@ def test_an_audit_tells_the_environment_once_and_by_the_names_there(
     ]
 
 
-def test_the_method_and_its_options_come_from_the_environment_too(
-    understudy: Command, given: Callable[..., None]
-) -> None:
+def test_the_method_and_its_options_may_come_from_there_too(understudy: Command, given: Callable[..., None]) -> None:
     given(method="aug-pe", rounds="2", epsilon="4", delta="1e-6", population="40")
     said = understudy(*PLAN)
     assert "Method aug-pe" in said.out, said.err
     assert "UNDERSTUDY_ROUNDS" in said.err
 
 
-def test_yes_and_no_are_read_and_anything_else_names_the_variable(
-    understudy: Command, given: Callable[..., None]
-) -> None:
+def test_yes_and_no_are_read_and_all_else_names_the_variable(understudy: Command, given: Callable[..., None]) -> None:
     given(epsilon="4", delta="1e-6", guide="yes")
     assert "guide" in understudy(*PLAN).out
     given(guide="no")
@@ -217,9 +213,7 @@ def test_quiet_says_nothing_and_errors_are_still_said(tmp_path: Path, understudy
     assert "From the environment" not in understudy(*PLAN, "--epsilon", "4", "--delta", "1e-6").err
 
 
-def test_verbose_says_more_and_the_next_command_does_not(
-    tmp_path: Path, understudy: Command, use_chat: UseChat
-) -> None:
+def test_verbose_holds_for_one_command(tmp_path: Path, understudy: Command, use_chat: UseChat) -> None:
     use_chat(FakeChat())
     said = understudy("run", "-v", *flags(settings(tmp_path, llm="builtin")))
     assert "[understudy.ledger.store] Stage reached: released." in said.err

@@ -72,9 +72,7 @@ def test_metrics_that_are_not_shown_are_pointed_to(understudy: Command) -> None:
     assert "--show prints them" not in understudy("evaluate", "real.csv", "made.csv", "--show").err
 
 
-def test_columns_align_on_a_terminal_and_brackets_are_no_markup(
-    shown: Callable[[], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_align_and_brackets_are_no_markup(shown: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "_on_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "120")
     out = shown()

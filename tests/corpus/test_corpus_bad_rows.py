@@ -277,9 +277,7 @@ TRUNCATED = {
 
 @pytest.mark.parametrize("on_bad_row", ["error", "skip"])
 @pytest.mark.parametrize("name", TRUNCATED)
-def test_a_truncated_or_damaged_file_is_one_clear_error_also_when_bad_rows_are_skipped(
-    tmp_path, private, name, on_bad_row
-):
+def test_a_damaged_file_is_one_clear_error_also_when_bad_rows_are_skipped(tmp_path, private, name, on_bad_row):
     (tmp_path / name).write_bytes(TRUNCATED[name])
     with pytest.raises(CorpusError, match=name) as caught:
         texts_of(read_corpus(tmp_path / name, text="note", private_dir=private, on_bad_row=on_bad_row))

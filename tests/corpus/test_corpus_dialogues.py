@@ -341,9 +341,7 @@ def test_words_of_a_tools_answer_are_counted_without_the_escapes_of_json() -> No
     assert list(batch.said) == ["Seen:\nJane\n5"]
 
 
-def test_dialogues_with_calls_are_known_again_as_those_of_a_csv_file_that_was_read_as_plain_texts(
-    tmp_path: Path,
-) -> None:
+def test_dialogues_with_calls_are_known_again_from_a_csv_file_of_plain_texts(tmp_path: Path) -> None:
     made = [
         {"talk": [{**ASKED, "act": "ask"}, calling(call(arguments=f'{{"at": "{number}"}}')), answer(f"{number} times")]}
         for number in range(60)

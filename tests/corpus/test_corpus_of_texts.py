@@ -158,9 +158,7 @@ def _parquet(numbers: pa.Array) -> str:
 
 @pytest.mark.parametrize("declared", [[1, 2, 0.5], [1.0, 2.0, 0.5], ["1.0", "2.0", "0.5"], ["1", "2", "0.5"]])
 @pytest.mark.parametrize("cells", CELLS.values(), ids=CELLS)
-def test_a_whole_decimal_is_its_number_as_a_label_and_as_a_category(
-    cells: Callable[[], Any], declared: list[Any]
-) -> None:
+def test_a_whole_decimal_is_a_number_as_label_and_category(cells: Callable[[], Any], declared: list[Any]) -> None:
     (labelled,) = read_corpus(cells(), text="text", label="n", labels=declared).batches()
     assert labelled.labels.tolist() == [0, 0, 1, 2]
     values = declared if len({*map(type, declared)}) == 1 else list(map(str, declared))

@@ -143,9 +143,7 @@ def test_a_pass_over_changed_data_is_an_error_at_its_end_until_they_are_as_they_
     assert len(read(steady)) == 9
 
 
-def test_the_rows_are_read_before_the_error_so_that_none_decides_when_it_comes(
-    steady: VerifiedCorpus, file: Path
-) -> None:
+def test_all_rows_are_read_before_the_error_whichever_is_bad(steady: VerifiedCorpus, file: Path) -> None:
     write(file, [*TABLE, TABLE[0]])
     passing = steady.batches(4)
     assert [len(next(passing).texts) for _ in range(3)] == [4, 4, 2]
@@ -162,9 +160,7 @@ def test_a_pass_that_is_not_finished_says_nothing(steady: VerifiedCorpus, file: 
     assert len(read(steady)) == 9
 
 
-def test_a_copy_of_standard_input_lives_as_long_as_a_pass_may_need_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_of_standard_input_lives_until_the_last_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(write(tmp_path / "t.csv", TABLE).read_bytes())))
     opened = corpus("-", format="csv", private_dir=tmp_path / "private")
     steady = VerifiedCorpus(opened, key=KEY, expected=contents(opened, KEY))

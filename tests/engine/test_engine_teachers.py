@@ -179,9 +179,7 @@ class Leaking(Faculty):
         return found + 1e-6 * found.mean(0)
 
 
-def test_machines_that_train_another_bit_are_told_apart_and_their_teachers_are_not_taken(
-    tmp_path: Path, llama: Path
-) -> None:
+def test_teachers_of_machines_that_train_another_bit_are_not_taken(tmp_path: Path, llama: Path) -> None:
     one, other = faculty_of(llama), faculty_of(llama, LastBit)
     assert kind_of_teachers(one) == require_separate_teachers(one) == require_separate_teachers(one, Pickling())
     assert kind_of_teachers(one) != kind_of_teachers(other)

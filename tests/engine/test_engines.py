@@ -78,9 +78,7 @@ _FAULTS: tuple[tuple[Callable[[int], Any], str], ...] = (
 
 
 @pytest.mark.parametrize(("function", "kind"), _FAULTS)
-def test_what_a_function_raises_is_told_without_its_message(
-    engine: Any, function: Callable[[int], Any], kind: str
-) -> None:
+def test_errors_of_a_function_are_told_without_message(engine: Any, function: Callable[[int], Any], kind: str) -> None:
     with pytest.raises(EngineError, match=kind) as raised:
         list(engine.map(function, range(3)))
     assert PLANTED not in str(raised.value)

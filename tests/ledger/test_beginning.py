@@ -99,9 +99,7 @@ def test_a_ledger_in_the_users_state_folder_that_was_emptied_is_not_begun_again(
     Ledger().close()
 
 
-def test_a_ledger_that_another_process_is_beginning_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ledger_that_another_process_begins_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "ledger.sqlite"
     monkeypatch.delenv("UNDERSTUDY_LEDGER", raising=False)
     monkeypatch.setattr("understudy.ledger.location.state_folder_location", lambda: str(path))

@@ -81,9 +81,7 @@ def cluster() -> Iterator[postgres_cluster.Cluster]:
 
 
 @pytest.mark.parametrize("crash", ["stop_at_once", "kill_server", "kill_backend"])
-def test_a_server_that_is_killed_forgets_nothing_that_it_had_committed(
-    crash: str, cluster: postgres_cluster.Cluster
-) -> None:
+def test_a_killed_server_forgets_nothing_that_was_committed(crash: str, cluster: postgres_cluster.Cluster) -> None:
     with new_ledger(cluster.url) as ledger:
         ledger.open_dataset("d", cap=Budget(1, 0), unit=RECORD)
         expected = steps(crash, 16)  # more than are heard of before the last crash, so that it comes in the middle

@@ -63,9 +63,7 @@ def test_the_charges_compose_to_the_budget_and_no_more(epsilon: float, delta: fl
         ({"top_terms": 5, "length": 6}, BUDGET, "distinct terms"),
     ],
 )
-def test_what_cannot_be_released_is_refused_in_the_plan(
-    parameters: dict[str, Any], budget: Budget, problem: str
-) -> None:
+def test_what_cannot_be_released_is_refused_by_plan(parameters: dict[str, Any], budget: Budget, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         plan(budget, **parameters)
 
@@ -81,9 +79,7 @@ def test_what_can_just_be_released_is_planned() -> None:
 @pytest.mark.parametrize(
     ("parameters", "labels", "fewer"), [({"top_terms": 50_000}, 2_001, "top_terms"), ({}, 20_001, "top_terms")]
 )
-def test_a_sum_too_large_to_be_stored_is_refused_in_the_plan(
-    parameters: dict[str, Any], labels: int, fewer: str
-) -> None:
+def test_a_sum_too_large_to_store_is_refused_in_the_plan(parameters: dict[str, Any], labels: int, fewer: str) -> None:
     with pytest.raises(ConfigError, match="would have 1e\\+08 numbers") as caught:
         make_plan(parameters_of(**parameters), BUDGET, labels_of(labels), vocabulary_size=50_000)
     assert f"Lower {fewer}" in caught.value.cure

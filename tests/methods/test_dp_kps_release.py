@@ -217,9 +217,7 @@ def test_words_that_as_many_records_have_as_the_verdict_says_survive(tmp_path: P
 
 
 @pytest.mark.parametrize(("word", "language"), [("unsaid", ""), ("unknown", "en")])
-def test_texts_of_many_rare_words_are_not_taken_for_another_language(
-    long_vocabulary: str, word: str, language: str
-) -> None:
+def test_texts_of_many_rare_words_are_no_other_language(long_vocabulary: str, word: str, language: str) -> None:
     """Each word is too rare to be above the floor alone; together they are known."""
     rows = [Row(" ".join(f"{word}{(10 * row + place) % 900}" for place in range(10))) for row in range(500)]
     made = release(method(long_vocabulary, top_terms=None, terms_per_record=10), rows, noise=InsecureSeededNoise(0))
@@ -284,9 +282,7 @@ def long_vocabulary(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_the_vocabulary_has_the_terms_that_are_real_and_room_for_uncertain_ones(
-    long_vocabulary: str, noise: str
-) -> None:
+def test_the_vocabulary_has_the_real_terms_and_room_for_uncertain_ones(long_vocabulary: str, noise: str) -> None:
     chosen = method(long_vocabulary, top_terms=None, noise=noise)
     made = release(chosen, planted(), noise=InsecureSeededNoise(0))
     assert set(made.terms[:9]) == set(WORDS[:9])

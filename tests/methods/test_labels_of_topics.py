@@ -152,9 +152,7 @@ METHODS = [("dp-kps", {}), ("dp-kps", {"noise": "laplace"}), ("aug-pe", {"rounds
 
 @pytest.mark.parametrize(("name", "parameters"), METHODS)
 @pytest.mark.parametrize("unit", [RECORD, OWNER], ids=["record", "owner"])
-def test_topics_and_method_spend_the_budget_together_and_no_more(
-    name: str, parameters: dict[str, Any], unit: Unit
-) -> None:
+def test_topics_and_method_spend_the_budget_and_no_more(name: str, parameters: dict[str, Any], unit: Unit) -> None:
     made, facts = make_method(name, parameters), PublicFacts(unit, LabelSet(tuple("abcde")))
     budget = Budget("3", "1e-6")
     plan = plan_with_topics(lambda rest: made.plan(rest, facts), budget, topics=5, unit=unit)

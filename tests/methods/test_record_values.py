@@ -55,9 +55,7 @@ JSON = st.recursive(
 
 
 @given(record=st.dictionaries(st.sampled_from(["title", "body", "chest"]), JSON, min_size=1), terms=st.integers(1, 4))
-def test_a_record_of_any_values_moves_the_counts_by_no_more_than_declared(
-    record: dict[str, object], terms: int
-) -> None:
+def test_a_record_of_any_values_moves_counts_by_no_more_than_declared(record: dict[str, object], terms: int) -> None:
     vocabulary = ["title", "body", "chest", "a", "b", "ab", "k", "true", "3"]
     counts = TermCounts(TermCountsSpec(len(vocabulary), terms), TermMatcher(vocabulary))
     names = ["title", "body", "chest"]  # all of which some row has: that none does is an error

@@ -161,9 +161,7 @@ def test_a_batch_whose_beginning_was_not_heard_of_is_not_begun_again(machine: Ma
 
 
 @pytest.mark.parametrize(("status", "reply"), [("completed", error(500)), ("expired", None)])
-def test_what_failed_or_was_not_come_to_is_asked_again_and_only_that(
-    machine: Machine, status: str, reply: Reply | None
-) -> None:
+def test_only_what_failed_or_was_not_reached_is_asked_again(machine: Machine, status: str, reply: Reply | None) -> None:
     plan = plan_of(machine)
     plan.status = status
     plan.answering = lambda body, times: (

@@ -190,9 +190,7 @@ def test_pip_and_its_environment_bring_the_wheels_without_dependencies(
     assert expected() == 1
 
 
-def test_without_an_index_the_error_names_wheels_folder_and_mirror(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_an_index_the_error_names_ways_around_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     with pytest.raises(ModelError) as caught:

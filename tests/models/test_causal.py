@@ -75,9 +75,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("suffix", [[], SUFFIX], ids=["no cue", "cue"])
 @pytest.mark.parametrize("prefix", [[], PREFIX], ids=["no prefix", "prefix"])
-def test_a_batch_gives_the_logits_of_each_row_alone(
-    llama: Path, model: CausalModel, prefix: list[int], suffix: list[int]
-) -> None:
+def test_a_batch_gives_each_row_s_logits(llama: Path, model: CausalModel, prefix: list[int], suffix: list[int]) -> None:
     contexts = model.contexts(ROWS, prefix=prefix, width=9, suffix=suffix, tokens=40, rows_at_once=3)
     given: list[int] = []
     for token in (None, 77, 12, 30, *range(100, 136)):
@@ -202,9 +200,7 @@ def test_what_does_not_fit_the_window_is_one_clear_error(model: CausalModel) -> 
         model.contexts(ROWS, width=WINDOW - 14, **fits)  # type: ignore[arg-type]
 
 
-def test_batches_in_flight_are_what_half_of_the_free_memory_holds(
-    model: CausalModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_in_flight_fill_half_of_the_free_memory(model: CausalModel, monkeypatch: pytest.MonkeyPatch) -> None:
     assert model.token_bytes == 2 * 2 * 2 * 8 * 4  # layers, keys and values, heads, width, bytes
     monkeypatch.setattr("understudy.models.causal.worker_count", lambda device: 4)
     for free, batches in ((1, 1), (100, 1), (399, 1), (400, 2), (650, 3), (10**9, 4)):

@@ -102,9 +102,7 @@ def test_candidates_are_columns_of_the_whole(llama: Path) -> None:
     assert torch.allclose(contexts.public_logits(), logits(contexts)[0], atol=1e-4)
 
 
-def test_logits_over_the_whole_vocabulary_are_computed_once_where_row_0_s_and_all_rows_are_wanted(
-    model: CausalModel,
-) -> None:
+def test_whole_logits_are_computed_once_where_row_0_s_and_all_are_wanted(model: CausalModel) -> None:
     contexts = contexts_of(model, rows_of([3, 5, 12], model.vocabulary, 3))
     for turn in ("prompt", "step", "rewound"):
         expected = logits(contexts)

@@ -180,9 +180,7 @@ def test_a_poor_endpoint_is_found_out(endpoint: FakeEndpoint) -> None:
 
 
 @pytest.mark.parametrize(("status", "why"), [(401, "key"), (500, "HTTP 500")])
-def test_an_endpoint_that_refuses_or_fails_is_reachable_and_says_why(
-    endpoint: FakeEndpoint, status: int, why: str
-) -> None:
+def test_an_endpoint_that_refuses_is_reachable_and_says_why(endpoint: FakeEndpoint, status: int, why: str) -> None:
     endpoint.plan = lambda number, seen: error(status)
     report = probe(chat(endpoint, max_retries=0))
     assert (report.reachable, report.answers, report.listed) == (True, False, None)
@@ -236,9 +234,7 @@ def test_a_reasoning_that_ran_out_of_tokens_gets_more_once(endpoint: FakeEndpoin
 @pytest.mark.parametrize(
     ("reply", "tries"), [(answer(None, finish_reason="length", reasoning_content="Hm."), 2), (answer(" \n"), 1)]
 )
-def test_a_reasoning_without_end_and_an_answer_meant_to_be_empty_are_empty(
-    endpoint: FakeEndpoint, reply: Reply, tries: int
-) -> None:
+def test_endless_reasoning_and_empty_answers_are_empty(endpoint: FakeEndpoint, reply: Reply, tries: int) -> None:
     endpoint.plan = lambda number, seen: reply
     model = chat(endpoint)
     (completion,) = collect(model, [ask(max_tokens=50)])

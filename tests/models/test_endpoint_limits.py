@@ -229,9 +229,7 @@ def test_no_base_url_is_the_hosted_address_whatever_the_environment_says(monkeyp
     assert EndpointChat("gpt").model_id == "openai:gpt@https://api.openai.com/v1"
 
 
-def test_a_redirect_carries_neither_key_nor_prompt_to_another_host(
-    endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_redirects_carry_no_key_or_prompt_elsewhere(endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "local-key")
     with FakeEndpoint() as elsewhere:
         location = {"Location": f"{elsewhere.base_url}/chat/completions"}

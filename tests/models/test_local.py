@@ -83,9 +83,7 @@ def test_a_prefix_that_all_prompts_share_is_computed_once_and_changes_nothing(
     assert shapes[0][1] > len(SYSTEM)
 
 
-def test_several_answers_to_one_prompt_share_its_states_and_differ(
-    chat: LocalChat, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_to_one_prompt_share_its_states_and_differ(chat: LocalChat, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("understudy.models.local.worker_count", lambda device: 1)
     requests = [ask(prompt, temperature=1.0, sample=sample) for sample in range(3) for prompt in ("hi", "what now?")]
     alone = [answers(chat, [request])[0] for request in requests]
@@ -169,9 +167,7 @@ def test_a_model_without_a_template_or_without_system_turns_gets_its_own_form(
     assert completion.text
 
 
-def test_batches_hold_prompts_of_like_length_within_the_token_budget(
-    llama: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_hold_prompts_of_like_length_in_the_budget(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(local._BATCH_TOKENS, "cpu", 400)
     chat = LocalChat(llama, name="tiny", device="cpu", dtype="float32")
     batches: list[list[int]] = []
@@ -368,9 +364,7 @@ def test_rows_that_have_finished_leave_the_batch(chat: LocalChat, monkeypatch: p
     assert rows == [8, 7, 6, 5, 4, 3, 2, 1]
 
 
-def test_there_is_work_for_every_worker_and_none_for_the_event_loop(
-    chat: LocalChat, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_workers_have_work_and_the_event_loop_has_none(chat: LocalChat, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     original: Callable[..., list[Completion]] = Decoder.answer
 

@@ -123,9 +123,7 @@ def test_azure_takes_its_key_as_a_bearer_and_reasoning_models_their_own_limit(
     assert len(endpoint.seen) == 5  # what was learnt is remembered
 
 
-def test_bedrock_gets_the_limit_by_the_name_that_it_documents(
-    endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bedrock_gets_the_limit_by_its_own_name(endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     at_home(monkeypatch, "bedrock")
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "bedrock-key")
     one(reach(endpoint, "bedrock", "/openai/v1"), max_tokens=10)
@@ -134,9 +132,7 @@ def test_bedrock_gets_the_limit_by_the_name_that_it_documents(
     assert "max_tokens" not in endpoint.seen[0].body
 
 
-def test_gemini_thinks_at_the_cost_of_its_answer_and_gets_more_room(
-    endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gemini_gets_more_room_as_it_thinks_too(endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thoughts count towards the limit; an answer may be missing where they used it up."""
     at_home(monkeypatch, "gemini")
     monkeypatch.setenv("GEMINI_API_KEY", "gemini-key")

@@ -191,9 +191,7 @@ def check_caught_now_and_not_before(model: CausalModel, shape: Shape = SHAPE) ->
 @pytest.mark.parametrize("candidates", [None, 1, 20, 256])
 @pytest.mark.parametrize("tokens", [0, 1, 60])
 @pytest.mark.parametrize("suffix", [0, 2])
-def test_a_model_whose_rows_are_kept_apart_passes(
-    model: CausalModel, candidates: int | None, tokens: int, suffix: int
-) -> None:
+def test_a_model_of_separate_rows_passes(model: CausalModel, candidates: int | None, tokens: int, suffix: int) -> None:
     require_row_invariance(model, Shape(5, 30, suffix, tokens, 8, candidates), in_flight=2)
 
 
@@ -211,9 +209,7 @@ def test_on_a_gpu_with_two_batches_in_flight(tmp_path: Path, dtype: str, candida
 
 
 @pytest.mark.parametrize("fewest", [0, 32], ids=["all candidates", "more than were asked for"])
-def test_a_head_for_candidates_that_mixes_rows_is_caught(
-    model: CausalModel, monkeypatch: pytest.MonkeyPatch, fewest: int
-) -> None:
+def test_a_head_that_mixes_rows_is_caught(model: CausalModel, monkeypatch: pytest.MonkeyPatch, fewest: int) -> None:
     through = Head.__call__
 
     def mixing(self: Head, hidden: Any) -> Any:
@@ -230,9 +226,7 @@ def change_hidden(monkeypatch: pytest.MonkeyPatch, change: Callable[[_ContextBlo
     monkeypatch.setattr(_ContextBlock, "_forward", lambda self, model: change(self, forward(self, model)))
 
 
-def test_a_cache_that_mixes_rows_once_it_has_grown_is_caught(
-    model: CausalModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_mixes_rows_after_growth_is_caught(model: CausalModel, monkeypatch: pytest.MonkeyPatch) -> None:
     start = columns(SHAPE.prefix + 1 + SHAPE.width + SHAPE.suffix)
     change_hidden(monkeypatch, lambda block, hidden: hidden + hidden.mean() * TINY if block.columns > start else hidden)
     check_caught_now_and_not_before(model)
@@ -273,9 +267,7 @@ def test_every_place_of_a_block_is_tried(model: CausalModel, monkeypatch: pytest
     check_caught_now_and_not_before(model)
 
 
-def test_batches_in_flight_that_change_one_another_are_caught(
-    model: CausalModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_in_flight_that_change_others_are_caught(model: CausalModel, monkeypatch: pytest.MonkeyPatch) -> None:
     forward, counting, running, met = _ContextBlock._forward, threading.Lock(), [0], threading.Event()
     met.set()
 

@@ -199,9 +199,7 @@ def test_the_tiny_embedder_passes(tmp_path: Path, device: str) -> None:
     embedder_checks.require_text_invariance(SentenceEmbedder(make_bert(tmp_path), name="tiny", device=device))
 
 
-def test_what_passed_is_remembered_under_all_that_decides_a_vector_s_bits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pass_is_remembered_under_all_that_decides_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The twins: another model, thread, library, processor or setting, a file that says nothing, a failure."""
     tried: list[str] = []
     monkeypatch.setenv("UNDERSTUDY_CACHE", str(tmp_path / "cache"))
@@ -247,9 +245,7 @@ def test_what_passed_is_remembered_under_all_that_decides_a_vector_s_bits(
     assert not kept.exists()
 
 
-def test_attention_that_sees_how_much_of_a_batch_is_padding_is_caught(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attention_that_sees_the_padding_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     embedder = SentenceEmbedder(make_bert(tmp_path), name="tiny", device="cpu")
     forward = embedder._model.forward
 
@@ -424,9 +420,7 @@ def test_a_model_without_a_position_left_for_padding_is_cut_one_token_earlier(tm
 @pytest.mark.parametrize(
     "kind", ["sentence_transformers.models.LSTM", "sentence_transformers.models.Router", "code.Mine"]
 )
-def test_modules_that_may_mix_texts_and_code_in_the_folder_are_refused_before_they_are_imported(
-    tmp_path: Path, kind: str
-) -> None:
+def test_modules_that_may_mix_texts_and_code_in_the_folder_are_refused_unimported(tmp_path: Path, kind: str) -> None:
     folder = make_bert(tmp_path)
     (folder / "code.py").write_text("raise SystemExit('it was run')")
     modules = json.loads((folder / "modules.json").read_text())

@@ -217,9 +217,7 @@ def logits(network: Any) -> Any:
         return network(input_ids=torch.arange(3, 13)[None]).logits
 
 
-def test_an_adapter_that_has_not_learnt_changes_nothing_and_one_that_has_is_a_change_of_the_weights(
-    causal: CausalModel,
-) -> None:
+def test_an_adapter_changes_nothing_unlearnt_and_then_is_a_change_of_weights(causal: CausalModel) -> None:
     lora = training.LoRA(causal, rank=2, targets=["all"], layers=1)
     plain = logits(causal.network)
     lora.load(lora.start())

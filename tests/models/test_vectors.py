@@ -91,9 +91,7 @@ def test_a_text_is_embedded_once_however_often_it_comes_and_whoever_asks(tmp_pat
 
 
 @pytest.mark.parametrize("differs", ["weights", "bits", "version", "processor"])
-def test_another_model_machine_or_version_finds_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, differs: str
-) -> None:
+def test_another_model_or_version_finds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, differs: str) -> None:
     kept(Counting(), tmp_path).embed(WORDS)
     other = {"weights": OtherWeights, "bits": OtherBits}.get(differs, Counting)
     vectors._machine.cache_clear()

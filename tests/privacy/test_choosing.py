@@ -59,9 +59,7 @@ def p_value(chosen: list[int], utilities: NDArray[np.int64], *, scale: float, bi
     [(choose_exactly, FEW), (choose_exactly, MANY), (SystemNoise().choose, FEW), (InsecureSeededNoise(1).choose, FEW)],
     ids=["few", "many", "system", "seeded"],
 )
-def test_a_choice_has_the_probabilities_of_the_exponential_mechanism(
-    choose: Chooser, utilities: NDArray[np.int64]
-) -> None:
+def test_choices_have_the_exponential_mechanism_s_odds(choose: Chooser, utilities: NDArray[np.int64]) -> None:
     chosen = [choose(utilities, scale=SCALE) for _ in range(DRAWS)]
     assert p_value(chosen, utilities, scale=SCALE) > ALPHA
     for wrong in (2 / 3, 3 / 2):

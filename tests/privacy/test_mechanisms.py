@@ -342,9 +342,7 @@ def test_at_4096_grid_units_the_excess_is_what_the_design_says(epsilon: float) -
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-9), (8, 1e-6), (8, 1e-12), (100, 1e-12), (200, 1e-14)])
-def test_on_the_coarsest_grid_allowed_the_excess_is_below_what_the_accountant_adds(
-    epsilon: float, delta: float
-) -> None:
+def test_on_the_coarsest_grid_the_excess_is_below_what_the_accountant_adds(epsilon: float, delta: float) -> None:
     assert worst_excess(sigma=mechanisms.SMALLEST_SIGMA, epsilon=epsilon, delta=delta) < DISCRETE_EXCESS / 4
 
 

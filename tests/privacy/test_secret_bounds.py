@@ -77,9 +77,7 @@ def test_a_rate_that_is_no_probability_is_one_clear_error(group: tuple[float, in
         (((0.05, 80),), "1e-4", "1e-3", 7.68717),
     ],
 )
-def test_the_noise_of_one_release_is_that_of_the_design(
-    inclusion: Inclusion, prior: str, limit: str, noise: float
-) -> None:
+def test_the_noise_of_one_release_is_as_designed(inclusion: Inclusion, prior: str, limit: str, noise: float) -> None:
     found = smallest_noise_multiplier(SecretBudget(prior, limit), inclusion)
     assert found == pytest.approx(noise, abs=5e-6)
     assert reconstruction_bound(float(prior), found, inclusion) <= float(limit)
@@ -103,9 +101,7 @@ def test_two_statistics_from_one_draw_at_one_sigma_blow_up_23_times() -> None:
 
 @settings(deadline=None)
 @given(groups, priors, noises)
-def test_the_bound_is_the_sum_over_all_subsets_and_never_below(
-    inclusion: Inclusion, prior: float, noise: float
-) -> None:
+def test_the_bound_is_the_sum_over_subsets_and_never_below(inclusion: Inclusion, prior: float, noise: float) -> None:
     threshold = -normal_quantile(prior)
     exact = math.fsum(
         chance * phi_bar(threshold - count / noise) for count, chance in enumerate(every_outcome(inclusion))
@@ -116,9 +112,7 @@ def test_the_bound_is_the_sum_over_all_subsets_and_never_below(
 
 @settings(deadline=None)
 @given(groups, priors, st.floats(1.1, 50))
-def test_calibrated_noise_keeps_the_promise_and_wastes_nothing(
-    inclusion: Inclusion, prior: float, times: float
-) -> None:
+def test_calibrated_noise_keeps_the_promise_without_waste(inclusion: Inclusion, prior: float, times: float) -> None:
     budget = SecretBudget(prior, min(prior * times, (1 + prior) / 2))
     noise = smallest_noise_multiplier(budget, inclusion)
     assert reconstruction_bound(prior, noise, inclusion) <= float(budget.posterior)
@@ -223,9 +217,7 @@ def test_the_constants_cover_the_coarsest_grid_allowed() -> None:
 @pytest.mark.parametrize("inclusion", INCLUSIONS)
 @pytest.mark.parametrize("prior", [1e-6, 1e-4, 1e-2, 0.3])
 @pytest.mark.parametrize(("sigma", "shift"), [(4.0, 1), (5.0, 3), (11.0, 2)])
-def test_on_coarse_grids_the_bound_at_the_rounded_sigma_holds(
-    inclusion: Inclusion, prior: float, sigma: float, shift: int
-) -> None:
+def test_on_coarse_grids_the_rounded_sigma_holds(inclusion: Inclusion, prior: float, sigma: float, shift: int) -> None:
     most = bounds.blow_up(prior, rounded(sigma) / shift, bounds.poisson_binomial(inclusion)) * (
         1 + 2 * ratio(sigma, 8.0)
     )

@@ -78,9 +78,7 @@ def test_an_independent_accountant_finds_the_same(events: list[Event]) -> None:
 
 @pytest.mark.parametrize(("releases", "mu"), [(1, 0.1), (1, 4.0), (3, 1.0), (100, 0.1), (100, 4.0)])
 @pytest.mark.parametrize("prior", [1e-12, 0.01, 0.99])
-def test_losses_of_gaussian_releases_come_to_the_closed_form_at_any_prior(
-    releases: int, mu: float, prior: float
-) -> None:
+def test_losses_of_gaussian_releases_have_the_closed_form_at_any_prior(releases: int, mu: float, prior: float) -> None:
     found = best_test([Draws(math.sqrt(releases) / mu, poisson_binomial(ALWAYS), releases)], prior)
     exact = phi_bar(-normal_quantile(prior) - mu)
     assert exact <= found <= exact * (1 + 1e-4)
@@ -102,9 +100,7 @@ def test_losses_of_one_mixture_come_to_its_blow_up(inclusion: Inclusion, prior: 
 @pytest.mark.parametrize(
     ("inclusion", "sigma", "shared"), [(MANY, 20.5854, 15.4), (RARE, 1.78859, 155)], ids=["many", "rare"]
 )
-def test_one_draw_reused_ten_times_is_far_worse_than_ten_fresh_ones(
-    inclusion: Inclusion, sigma: float, shared: float
-) -> None:
+def test_one_draw_used_ten_times_is_worse_than_ten_draws(inclusion: Inclusion, sigma: float, shared: float) -> None:
     """Ten releases of one draw are one release at sigma / sqrt(10)."""
     assert posterior([mixture(sigma, inclusion)] * 10, 1e-4) / 1e-4 == pytest.approx(10, rel=1e-4)
     assert posterior([mixture(sigma / math.sqrt(10), inclusion)], 1e-4) / 1e-4 == pytest.approx(shared, rel=0.005)

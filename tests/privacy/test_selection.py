@@ -68,9 +68,7 @@ def test_the_bound_on_the_tail_of_a_discrete_gaussian_holds(sigma: float) -> Non
 @pytest.mark.parametrize("delta", [1e-12, 1e-7, 0.05])
 @pytest.mark.parametrize("multiplier", [0.3, 2.0, 40.0])
 @pytest.mark.parametrize("most", [1, 30, 1000])
-def test_the_threshold_is_the_least_that_lets_lone_names_through_no_more_often(
-    delta: float, multiplier: float, most: int
-) -> None:
+def test_the_threshold_is_the_least_that_stops_lone_names_enough(delta: float, multiplier: float, most: int) -> None:
     mechanism = NoisySelection(multiplier, delta, most)
     sizes = np.arange(1, most + 1)
     weights = np.floor(GRID / np.sqrt(sizes))

@@ -136,9 +136,7 @@ def test_events_survive_json_exactly_with_a_whole_count(
 
 @pytest.mark.parametrize(("rate", "count"), [(0.0, 1), (1.1, 1), (-0.1, 1), (0.1, 0), (0.1, 1.5), (math.nan, 1)])
 @pytest.mark.parametrize("kind", [events.SubsampledGaussianEvent, events.SubsampledPureEvent])
-def test_an_impossible_rate_or_count_is_refused(
-    kind: Callable[[float, float, float], object], rate: float, count: float
-) -> None:
+def test_impossible_rates_are_refused(kind: Callable[[float, float, float], object], rate: float, count: float) -> None:
     with pytest.raises(ConfigError):
         kind(1.0, rate, count)
 

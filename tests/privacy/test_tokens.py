@@ -264,9 +264,7 @@ def write(batch: BatchTokens, world: np.random.Generator, *, kill: float) -> tup
 
 @pytest.mark.parametrize("test", [None, TEST])
 @pytest.mark.parametrize("kill", [0.0, 0.02, 0.2])
-def test_killed_at_any_step_a_batch_stores_no_more_tokens_and_runs_than_were_charged(
-    kill: float, test: TokenTest | None
-) -> None:
+def test_killed_at_any_step_a_batch_stores_no_more_than_was_charged(kill: float, test: TokenTest | None) -> None:
     mechanism = replace(TOKENS, tokens=40, test=test)
     world, source = np.random.default_rng(3), InsecureSeededNoise(3)
     for _ in range(20):

@@ -121,9 +121,7 @@ def test_faint_text_would_be_noticed(look: Any) -> None:
     assert page.evaluate(CONTRAST)
 
 
-def test_a_request_and_a_foreign_script_are_refused_by_the_page_s_own_policy(
-    browser: Any, pages: dict[str, Path]
-) -> None:
+def test_requests_and_foreign_scripts_are_refused_by_the_page_s_policy(browser: Any, pages: dict[str, Path]) -> None:
     seen = Seen(browser, pages["shareable"])
     seen.page.evaluate(
         """() => {

@@ -57,9 +57,7 @@ def test_a_link_that_leads_out_of_an_output_folder_is_refused(run: Path, name: s
             load_release(run)
 
 
-def test_a_linked_table_is_not_in_the_report_nor_in_an_export(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_linked_table_is_in_no_report_or_export(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "private.csv").write_text(f"text\n{PLANTED}\n", "utf-8")
     for name in ("release/synthetic.parquet", "release/schema.json", "private/evaluation.json"):
         (run / name).unlink()

@@ -107,9 +107,7 @@ def test_the_curve_names_the_statement_s_own_figure_rounded_up(pages: Pages) -> 
     assert "1 % wrong, 12.93 % right" in pages.shareable
 
 
-def test_every_metric_has_its_definition_and_source_with_ceiling_and_floor_beside_the_synthetic_texts(
-    pages: Pages,
-) -> None:
+def test_every_metric_has_its_definition_and_source_with_ceiling_and_floor(pages: Pages) -> None:
     text = Elements(pages.internal).text
     for metric in (made_runs.ACCURACY, made_runs.FRECHET, made_runs.COPIED):
         assert metric.definition in text

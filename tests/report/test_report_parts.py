@@ -194,9 +194,7 @@ def booked(path: Path) -> Statement:
     return replace(statement, sealed=sealed)
 
 
-def test_both_reports_say_when_it_was_released_and_the_internal_one_alone_what_the_ledger_had_left(
-    tmp_path: Path,
-) -> None:
+def test_both_reports_say_when_it_was_released_and_one_what_the_ledger_had_left(tmp_path: Path) -> None:
     place = tmp_path / "ledger.sqlite"
     folder = make_run(tmp_path / "run", statement=booked(place))
     measure(folder)

@@ -144,9 +144,7 @@ def test_exact_votes_are_stored_nowhere_but_where_there_is_no_noise(
     assert found == [] if noisy else {"insecure.sqlite", "arrays.safetensors"} <= set(found)
 
 
-def test_private_embeddings_are_their_owners_alone_and_gone_at_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_private_embeddings_are_private_and_gone_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, modes = VoteHistogram.of_batch, []
 
     def evaluate(query: VoteHistogram, data: Any) -> NDArray[np.int64]:
@@ -210,9 +208,7 @@ def test_without_a_language_model_there_is_what_exists_and_the_rest_is_named(
     assert "No such option" in said.err
 
 
-def test_a_release_with_keywords_of_its_own_is_generated_from_where_their_file_is_not(
-    tmp_path: Path, varied_chat: FakeChat
-) -> None:
+def test_a_release_with_keywords_is_generated_from_without_their_file(tmp_path: Path, varied_chat: FakeChat) -> None:
     (tmp_path / "keywords.txt").write_text("gait\nposture\n", "utf-8")
     values = evolving(tmp_path, keywords=str(tmp_path / "keywords.txt"), keywords_are_public=True, **SEEDED)
     made = running.release(run_config(values)).release
@@ -354,9 +350,7 @@ def test_noisy_label_sizes_are_charged_drawn_once_and_never_leave_a_label_empty(
     assert noise.keys() == {"labels", "votes-1", "votes-2"}
 
 
-def test_private_keywords_are_released_charged_and_what_new_texts_are_asked_about(
-    tmp_path: Path, varied_chat: FakeChat
-) -> None:
+def test_private_keywords_are_charged_and_new_texts_asked_about_them(tmp_path: Path, varied_chat: FakeChat) -> None:
     own = {"vocabulary": str(tmp_path / "terms.txt"), "vocabulary_is_public": True, "top_terms": 5}
     made = run(tmp_path, private_keywords=True, label_sizes="noisy", rounds=3, **own).release
     assert len(made.terms) == 5
@@ -376,9 +370,7 @@ def test_private_keywords_are_released_charged_and_what_new_texts_are_asked_abou
     assert {request.messages[-1].content[3:].split(":")[0] for request in varied_chat.asked} <= set(made.terms)
 
 
-def test_a_secrets_histogram_has_the_noise_of_all_records_that_may_hold_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_secrets_histogram_has_the_noise_of_all_its_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scales: dict[str, tuple[float, float]] = {}
     pay = Receipt.pay
 

@@ -188,9 +188,7 @@ def test_a_run_that_goes_down_anywhere_is_resumed_without_a_second_charge_histog
     assert machine.asked == []
 
 
-def test_the_crash_test_notices_a_store_that_forgets(
-    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_forgets_is_noticed(tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.run_and_keep(tmp_path)
     monkeypatch.setattr(Measurements, "keep", machine.recording(lambda door, name, make: make()))
     monkeypatch.setattr(Measurements, "_sealed", machine.recording(forgetful(monkeypatch)))

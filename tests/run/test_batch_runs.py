@@ -46,9 +46,7 @@ def batched(folder: Path, server: FakeEndpoint, **changes: Any) -> dict[str, Any
     return settings(folder, llm="openai:small", base_url=server.base_url, llm_batch=True, **changes)
 
 
-def test_a_run_hands_in_all_texts_at_once(
-    tmp_path: Path, understudy: Command, server: FakeEndpoint, plan: Batches
-) -> None:
+def test_a_run_hands_in_all_at_once(tmp_path: Path, understudy: Command, server: FakeEndpoint, plan: Batches) -> None:
     said = understudy("run", *flags(batched(tmp_path, server)), code=0)
     assert [len(batch["lines"]) for batch in plan.batches.values()] == [8]
     assert len(plan.direct) == 1, "one question before the charge, so that a wrong address is known"

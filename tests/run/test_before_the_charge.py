@@ -139,9 +139,7 @@ def test_a_manifest_that_could_not_be_read_again_is_told_before_the_charge(
 @pytest.mark.parametrize(
     ("labels", "output_format"), [([1, "a"], "csv"), ([True, 0.5, "a"], "parquet"), ([2**70, 1], "jsonl")], ids=str
 )
-def test_labels_of_several_types_are_written_in_every_format(
-    tmp_path: Path, labels: list[Any], output_format: str
-) -> None:
+def test_labels_of_all_types_are_written_in_all_formats(tmp_path: Path, labels: list[Any], output_format: str) -> None:
     table = [{**row, "department": labels[number % len(labels)]} for number, row in enumerate(rows(8))]
     (tmp_path / "notes.jsonl").write_text("\n".join(map(json.dumps, table)), "utf-8")
     values = settings(tmp_path, data=str(tmp_path / "notes.jsonl"), labels=labels)

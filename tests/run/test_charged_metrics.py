@@ -111,9 +111,7 @@ def test_another_epsilon_in_the_folder_is_another_release(tmp_path: Path, made: 
     assert runs_charged(tmp_path / "ledger.sqlite") == 3
 
 
-def test_a_cost_beyond_the_cap_or_that_is_none_is_refused_before_anything_is_drawn(
-    tmp_path: Path, made: OutputFolder
-) -> None:
+def test_a_cost_that_is_none_or_beyond_the_cap_is_refused_undrawn(tmp_path: Path, made: OutputFolder) -> None:
     for epsilon in ("2.5", "0", "-1", "much", "nan"):
         with pytest.raises(BudgetExceeded if epsilon == "2.5" else ConfigError):
             us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, charge_metrics=epsilon))
@@ -242,9 +240,7 @@ def test_labels_of_the_data_are_not_named(tmp_path: Path, made: OutputFolder) ->
     assert not made.metrics_file.exists()
 
 
-def test_another_table_is_charged_to_the_run_s_dataset_only_if_the_user_says_so(
-    tmp_path: Path, made: OutputFolder
-) -> None:
+def test_another_table_is_charged_to_the_run_s_dataset_only_on_demand(tmp_path: Path, made: OutputFolder) -> None:
     other = write_csv(tmp_path / "other.csv", rows(60)[40:])
     with pytest.raises(ConfigError, match="made from another real table"):
         us.evaluate(other, made.root, **options(tmp_path))
@@ -267,9 +263,7 @@ def test_a_run_that_was_charged_in_another_ledger_is_not_charged_in_this_one(
     assert runs_charged(other, "follow-up") == 1
 
 
-def test_a_folder_from_elsewhere_is_charged_to_a_dataset_that_its_evaluator_opened(
-    tmp_path: Path, made: OutputFolder
-) -> None:
+def test_a_folder_from_elsewhere_is_charged_to_its_evaluator_s_dataset(tmp_path: Path, made: OutputFolder) -> None:
     shutil.rmtree(made.private)
     mine = options(tmp_path, ledger=str(tmp_path / "mine.sqlite"))
     Ledger.create(mine["ledger"]).close()
@@ -297,9 +291,7 @@ def test_one_known_file_does_not_let_another_one_in(tmp_path: Path, made: Output
 
 
 @pytest.mark.parametrize("rows_kept", [0, 7])
-def test_a_table_that_is_not_the_run_s_is_trained_on_for_nobody(
-    tmp_path: Path, made: OutputFolder, rows_kept: int
-) -> None:
+def test_a_table_of_another_run_is_trained_on_for_nobody(tmp_path: Path, made: OutputFolder, rows_kept: int) -> None:
     path = made.synthetic_file("parquet")
     own = pq.read_table(path).to_pydict()
     own["note"][rows_kept:] = [row["note"] for row in rows(len(own["note"]) - rows_kept)]
@@ -320,9 +312,7 @@ def test_the_texts_and_the_statement_of_another_run_are_refused(tmp_path: Path, 
         us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path))
 
 
-def test_texts_that_were_generated_into_a_folder_of_their_own_may_be_charged_for(
-    tmp_path: Path, made: OutputFolder
-) -> None:
+def test_texts_generated_into_a_folder_of_their_own_may_be_charged_for(tmp_path: Path, made: OutputFolder) -> None:
     file = made.release_file("dp-kps")
     result = us.generate(file, llm="none", records_per_label=3, output=str(tmp_path / "texts"))
     in_format({"output": tmp_path / "texts"}, "csv")
@@ -438,9 +428,7 @@ def test_no_private_string_stands_in_what_is_released(tmp_path: Path) -> None:
         assert b"Zebra" not in path.read_bytes()
 
 
-def test_data_that_change_between_passes_are_refused(
-    tmp_path: Path, made: OutputFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_that_change_are_refused(tmp_path: Path, made: OutputFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = measuring.measure
 
     def after_a_change(*args: Any, **kwargs: Any) -> Any:

@@ -35,9 +35,7 @@ def table(folder: Path, **changes: Any) -> dict[str, Any]:
     return settings(folder, **changes)
 
 
-def test_each_kind_of_fault_is_told_with_its_cure_and_counted_in_private_alone(
-    tmp_path: Path, understudy: Command
-) -> None:
+def test_each_fault_is_told_with_its_cure_and_counted_in_private_alone(tmp_path: Path, understudy: Command) -> None:
     values = table(tmp_path)
     said = understudy("check", *flags(values), code=3)
     assert "A row has an empty text (column 'note')" in said.out
@@ -55,9 +53,7 @@ def test_each_kind_of_fault_is_told_with_its_cure_and_counted_in_private_alone(
         assert ledger.datasets() == []
 
 
-def test_a_table_that_can_be_read_is_said_to_be_one_and_then_runs_in_the_same_folder(
-    tmp_path: Path, understudy: Command
-) -> None:
+def test_a_table_that_can_be_read_is_so_called_and_runs_in_the_folder(tmp_path: Path, understudy: Command) -> None:
     values = table(tmp_path, max_bad_rows=0.1)
     said = understudy("check", "--json", *flags(values), code=0)
     assert json.loads(said.out)["usable"]

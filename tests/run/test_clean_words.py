@@ -32,9 +32,7 @@ def seeds(folder: Path, count: int, said: list[str], **changes: Any) -> list[lis
 
 @pytest.mark.usefixtures("embedder")
 @pytest.mark.parametrize("method", METHODS)
-def test_no_text_of_a_language_model_is_written_around_a_word_of_noise(
-    tmp_path: Path, use_chat: UseChat, method: str
-) -> None:
+def test_no_model_s_text_is_written_around_a_word_of_noise(tmp_path: Path, use_chat: UseChat, method: str) -> None:
     use_chat(FakeChat())
     said: list[str] = []
     made = seeds(tmp_path, 600, said, method=method, llm="fake:chat", **METHODS[method])

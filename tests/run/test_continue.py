@@ -76,9 +76,7 @@ def test_a_release_goes_on_where_it_stopped_and_charges_nothing_more(tmp_path: P
     assert not drawn
 
 
-def test_the_command_line_continues_whichever_verb_began_and_language_model_was_named(
-    tmp_path: Path, understudy: Command
-) -> None:
+def test_the_command_line_continues_whatever_verb_and_model_began(tmp_path: Path, understudy: Command) -> None:
     values = parts(tmp_path, texts_per_batch=1)
     assert understudy("run", *flags({**values, "llm": "none"})).code == 0
     said = understudy("release", "--continue", *flags({**values, "texts_per_batch": 3}), code=0)
@@ -91,9 +89,7 @@ def test_the_command_line_continues_whichever_verb_began_and_language_model_was_
     assert "--continue" not in understudy("run", "--help").out
 
 
-def test_without_continue_the_finished_release_is_returned_with_a_hint_where_it_helps(
-    tmp_path: Path, drawn: list[str]
-) -> None:
+def test_without_continue_the_finished_release_is_returned_with_a_hint(tmp_path: Path, drawn: list[str]) -> None:
     values = parts(tmp_path, texts_per_batch=2)
     first = release(values)
     drawn.clear()
@@ -302,9 +298,7 @@ def test_a_method_gets_its_release_model_and_the_prompts(
     )  # in-parts has no such flag
 
 
-def test_a_release_model_that_changed_in_its_folder_does_not_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_release_model_that_has_changed_does_not_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def load_one(fingerprint: str) -> None:
         model = SimpleNamespace(fingerprint=fingerprint, encode=list)
         monkeypatch.setattr("understudy.models.catalog.load_causal", lambda *_args, **_options: model)

@@ -73,9 +73,7 @@ def assert_refused(values: dict[str, Any]) -> None:
         (RunStore, "keep", False),
     ],
 )
-def test_a_copy_from_before_the_draw_draws_no_second_value(
-    tmp_path: Path, owner: type, method: str, after: bool
-) -> None:
+def test_copies_from_before_the_draw_draw_no_other_value(tmp_path: Path, owner: type, method: str, after: bool) -> None:
     values = settings(tmp_path)
     stopped(values, owner, method, after=after)
     copy = copied(values)
@@ -90,9 +88,7 @@ def test_a_copy_from_before_the_draw_draws_no_second_value(
 
 
 @pytest.mark.parametrize("name", ["vocabulary", "density"])
-def test_of_two_copies_that_both_drew_the_first_that_confirms_is_used_and_the_other_never(
-    tmp_path: Path, name: str
-) -> None:
+def test_of_two_copies_that_drew_the_first_to_confirm_is_used_and_no_other(tmp_path: Path, name: str) -> None:
     values = settings(tmp_path)
     stopped(values, RunStore, "keep", name=name)
     copy = copied(values)
@@ -152,9 +148,7 @@ def test_an_old_snapshot_put_back_after_the_release_is_refused_until_fresh_charg
 
 
 @pytest.mark.parametrize("replaced", [0, 1, 2])
-def test_a_fresh_run_that_is_killed_while_it_sets_the_old_one_aside_draws_nothing_again(
-    tmp_path: Path, replaced: int
-) -> None:
+def test_a_fresh_run_killed_while_it_sets_the_old_one_aside_draws_no_more(tmp_path: Path, replaced: int) -> None:
     values = settings(tmp_path)
     with Ledger(values["ledger"]) as ledger:
         ledger.open_dataset("notes", cap=Budget(6, "1e-5"), unit=Unit())

@@ -135,9 +135,7 @@ def assert_nothing_twice(
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_every_single_crash_is_resumed_without_a_second_charge_draw_or_answer(
-    tmp_path: Path, machine: Machine, shard: int
-) -> None:
+def test_a_crash_anywhere_resumes_without_a_second_charge_or_draw(tmp_path: Path, machine: Machine, shard: int) -> None:
     config = settings(tmp_path, llm="fake", records_per_label=2)
     assert machine.run(config, crash_at=None)
     steps = list(machine.steps)
@@ -164,9 +162,7 @@ def test_every_single_crash_is_resumed_without_a_second_charge_draw_or_answer(
             assert_nothing_twice(machine, here)
 
 
-def test_a_run_that_crashes_one_step_later_each_time_still_charges_and_draws_once(
-    tmp_path: Path, machine: Machine
-) -> None:
+def test_a_run_that_crashes_one_step_later_each_time_draws_once(tmp_path: Path, machine: Machine) -> None:
     config = settings(tmp_path, llm="fake")
     with Ledger(config["ledger"]) as ledger:  # a cap that a second charge would exceed
         ledger.open_dataset("notes", cap=run_config(config).budget, unit=run_config(config).unit)
@@ -230,9 +226,7 @@ def steps_until_the_end(machine: Machine, config: Mapping[str, Any]) -> set[str]
 
 
 @pytest.mark.usefixtures("embedder")
-def test_a_run_that_protects_secrets_is_resumed_so_too(
-    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_of_secrets_resumes_so_too(tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine.chat, "_reply", varied)
     config = protecting(tmp_path, **SMALL)
     seen = steps_until_the_end(machine, config)

@@ -401,9 +401,7 @@ def test_private_embeddings_that_a_killed_run_left_are_gone_after_the_next(tmp_p
     assert runs_charged(values["ledger"]) == 1
 
 
-def test_private_embeddings_are_gone_also_where_the_run_was_killed_between_the_release_and_their_removal(
-    tmp_path: Path,
-) -> None:
+def test_private_embeddings_are_gone_also_where_the_run_was_killed_before_their_removal(tmp_path: Path) -> None:
     from understudy.run.session import Session
 
     values = evolving(tmp_path)

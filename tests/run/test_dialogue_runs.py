@@ -108,9 +108,7 @@ def test_several_texts_are_written_together(tmp_path: Path, use_chat: UseChat) -
 
 
 @pytest.mark.parametrize("text", ["A text.", "agent:", ""])
-def test_what_is_no_transcript_is_asked_for_again_and_never_written(
-    tmp_path: Path, use_chat: UseChat, text: str
-) -> None:
+def test_what_is_no_transcript_is_asked_again_and_not_written(tmp_path: Path, use_chat: UseChat, text: str) -> None:
     chat = use_chat(says(text))
     with pytest.raises(NoText):
         run(values(tmp_path, llm="fake", records_per_label=1, **TALK))
@@ -271,9 +269,7 @@ def replies(request: Any) -> Completion:
 
 @pytest.mark.usefixtures("quick_fit")
 @pytest.mark.parametrize("output_format", ["parquet", "csv", "jsonl"])
-def test_acts_and_calls_are_asked_for_written_and_read_again(
-    tmp_path: Path, use_chat: UseChat, output_format: str
-) -> None:
+def test_acts_and_calls_are_asked_for_and_read_again(tmp_path: Path, use_chat: UseChat, output_format: str) -> None:
     chat = use_chat(FakeChat(replies))
     settings = bookings(tmp_path, columns=SHAPE, epsilon="8", records_per_label=4)
     result = run(settings)

@@ -71,9 +71,7 @@ def test_an_output_folder_says_how_the_columns_of_the_real_table_are_called(
     assert us.evaluate(tmp_path / "notes.csv", made.root, **FEW).values == found.values, "of the same seed"
 
 
-def test_no_text_and_no_figure_is_printed_unless_asked_for(
-    tmp_path: Path, made: OutputFolder, understudy: Command
-) -> None:
+def test_no_text_or_figure_is_printed_unasked(tmp_path: Path, made: OutputFolder, understudy: Command) -> None:
     table = rows()
     table[3]["note"] += " Zebra"
     path = write_csv(tmp_path / "planted.csv", table)
@@ -194,9 +192,7 @@ def test_a_table_may_have_our_columns_or_the_real_table_s(
     assert {each.sample_size for each in found.values if each.of == "synthetic"} == {2}
 
 
-def test_a_recipient_s_texts_add_a_network_that_is_aligned_to_them(
-    tmp_path: Path, made: OutputFolder, embedder: Any
-) -> None:
+def test_a_recipient_s_texts_add_a_network_for_them(tmp_path: Path, made: OutputFolder, embedder: Any) -> None:
     (tmp_path / "recipient.jsonl").write_text('{"text": "heart"}\n{"text": "skin rash"}\n', "utf-8")
     words = {"recipient": str(tmp_path / "recipient.jsonl"), "classifiers": "tf-idf", "metrics": "utility", "seeds": 1}
     found = us.evaluate(tmp_path / "notes.csv", made.root, **words)

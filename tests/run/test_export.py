@@ -51,9 +51,7 @@ def test_chats_ask_for_a_text_by_its_type_and_label(tmp_path: Path, made: us.Res
     assert chats[-1][0]["content"] == "Write one text.\ndepartment: dermatology"
 
 
-def test_chats_ask_for_what_the_prompts_of_the_run_asked_for(
-    tmp_path: Path, method: us.DPKPS, use_chat: UseChat
-) -> None:
+def test_chats_ask_for_what_the_run_s_prompts_did(tmp_path: Path, method: us.DPKPS, use_chat: UseChat) -> None:
     use_chat(FakeChat())
     made = us.release(rows(), method, us.Budget(3, "1e-6"), dataset="visits", **COLUMNS)
     asked = []
@@ -99,9 +97,7 @@ def test_the_card_is_made_of_the_statement(tmp_path: Path, made: us.Result) -> N
     assert (folder / "statement.json").read_text("utf-8") == json.dumps(made.statement.to_json(), indent=1)
 
 
-def test_a_card_links_to_nothing_that_a_statement_or_label_names_and_takes_over_no_html(
-    tmp_path: Path, made: us.Result
-) -> None:
+def test_a_card_takes_over_no_link_or_html_of_a_statement_or_label(tmp_path: Path, made: us.Result) -> None:
     """A viewer would fetch an image, and tell its server who reads the card."""
     image, evil = "![beacon](https://evil.example/x.png)", "a|b <script>x</script>\n# Heading"
     path = tmp_path / "out" / "release" / "statement.json"

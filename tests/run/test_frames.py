@@ -63,9 +63,7 @@ def test_a_run_says_which_types_it_takes_from_a_table_in_memory_as_public(
     assert not [each for each in said if "these types" in each]
 
 
-def test_bad_rows_of_a_frame_are_kept_in_the_output_folder(
-    tmp_path: Path, method: us.DPKPS, options: dict[str, Any]
-) -> None:
+def test_bad_rows_of_a_frame_are_kept_in_the_output(tmp_path: Path, method: us.DPKPS, options: dict[str, Any]) -> None:
     table = pa.Table.from_pylist([*rows(), {**rows(1)[0], "note": None}])
     with pytest.raises(us.UnderstudyError, match="empty text"):
         us.run(table, method, BUDGET, **options, dataset="v", output=tmp_path / "out")
@@ -122,9 +120,7 @@ def test_what_cannot_be_saved_is_refused_with_the_cure(
         result.save(path)
 
 
-def test_a_library_that_is_not_installed_is_named_with_the_cure(
-    result: us.Result, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_that_is_missing_is_named_with_the_cure(result: us.Result, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, convert in {
         "pandas": result.to_pandas,
         "polars": result.to_polars,

@@ -58,9 +58,7 @@ def test_a_new_run_leaves_no_table_of_an_earlier_one(tmp_path: Path, output_form
     assert NOT_PRIVATE not in (tmp_path / "out" / "release" / "statement.md").read_text("utf-8")
 
 
-def test_a_fresh_run_that_is_killed_while_the_model_writes_leaves_no_older_table(
-    tmp_path: Path, use_chat: UseChat
-) -> None:
+def test_a_fresh_run_killed_while_the_model_writes_leaves_no_older_table(tmp_path: Path, use_chat: UseChat) -> None:
     values = settings(tmp_path, llm="fake")
     use_chat(FakeChat())
     run(values, insecure_no_noise=True)
@@ -124,9 +122,7 @@ def test_a_fresh_run_that_is_overtaken_at_the_charge_leaves_the_paid_one_to_go_o
     assert runs_charged(values["ledger"]) == 2
 
 
-def test_a_first_run_that_is_overtaken_at_the_charge_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_first_run_overtaken_at_the_charge_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     overtake(monkeypatch)
     with pytest.raises(BudgetExceeded):
         run(settings(tmp_path))
@@ -165,9 +161,7 @@ def test_generating_anew_that_is_killed_as_it_begins_leaves_no_older_table(
     assert shareable(noiseless) == {*TABLE, "statement.json", "statement.md"}
 
 
-def test_generating_anew_leaves_no_older_table_and_never_removes_its_own_release(
-    tmp_path: Path, use_chat: UseChat
-) -> None:
+def test_generating_anew_leaves_no_older_table_and_keeps_its_release(tmp_path: Path, use_chat: UseChat) -> None:
     noiseless = settings(tmp_path, insecure_no_noise=True, output=str(tmp_path / "noiseless"))
     run(noiseless)
     in_format(noiseless, "csv")

@@ -169,9 +169,7 @@ def test_a_damaged_store_is_not_taken_for_a_full_disk(
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no umask of this kind")
 @pytest.mark.usefixtures("embedder")
-def test_whatever_the_umask_only_the_owner_writes_and_nobody_else_reads_what_is_private(
-    tmp_path: Path, understudy: Command
-) -> None:
+def test_whatever_the_umask_nobody_else_writes_or_reads_what_is_private(tmp_path: Path, understudy: Command) -> None:
     out, bad = tmp_path / "deep" / "out", {"max_bad_rows": 1}
     values = settings(tmp_path, output=str(out), **bad)
     with (tmp_path / "notes.csv").open("a") as file:
@@ -222,9 +220,7 @@ def test_what_killed_commands_left_goes_with_the_next_run_even_where_that_opens_
 
 
 @pytest.mark.parametrize("command", ["evaluate FILE FILE --embedder none --seeds 1", "secrets count --data FILE"])
-def test_other_commands_remove_it_too_unless_a_run_uses_the_folder(
-    tmp_path: Path, understudy: Command, command: str
-) -> None:
+def test_other_commands_remove_it_unless_a_run_uses_it(tmp_path: Path, understudy: Command, command: str) -> None:
     data, private = settings(tmp_path)["data"], private_folder(tmp_path / "out" / "private")
     words = [data if word == "FILE" else word for word in command.split()] + ["--text", "note"]
     words += ["--output", str(tmp_path / "out"), *(["--secret-detectors", "email"] if "secrets" in words else [])]

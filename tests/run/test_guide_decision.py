@@ -58,9 +58,7 @@ def test_where_it_does_not_pay_it_is_off_and_said_why(tmp_path: Path, changes: d
     assert why in said
 
 
-def test_without_an_embedder_it_is_off_and_said_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_an_embedder_it_is_off_and_the_cure_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decisions, "embedder_here", lambda _name: False)
     on, why = decided(tmp_path)
     assert not on
@@ -71,9 +69,7 @@ def test_without_an_embedder_it_is_off_and_said_what_to_install(
     "changes",
     [{"noise": "laplace"}, {"delta": "0", "noise": "laplace"}, {"guide": False}, {"label": None, "labels": None}],
 )
-def test_it_is_off_without_a_word_where_there_can_be_none_or_it_was_said(
-    tmp_path: Path, changes: dict[str, Any]
-) -> None:
+def test_it_is_off_in_silence_where_there_can_be_none_or_it_was_said(tmp_path: Path, changes: dict[str, Any]) -> None:
     assert decided(tmp_path, **changes) == (False, "")
 
 

@@ -87,9 +87,7 @@ def test_a_release_without_a_guide_is_what_it_was_and_nothing_is_asked_of_one(tm
     assert "--guide" in caught.value.cure
 
 
-def test_the_exact_guide_is_that_of_the_records_and_noise_is_added(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_exact_guide_is_of_the_records_and_noise_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exact = run(guided(tmp_path, insecure_no_noise=True)).release
     assert not exact.statement.private
     assert exact.arrays["guide"][:, 0] / 0.3 == pytest.approx([20, 20], abs=1e-4)
@@ -147,9 +145,7 @@ def test_of_a_large_table_a_sample_is_embedded_and_stated(tmp_path: Path, summed
         us.load_release(tmp_path / "f.release")
 
 
-def test_the_records_that_are_shown_are_those_of_the_table_and_not_of_its_sample(
-    tmp_path: Path, summed: list[str]
-) -> None:
+def test_the_records_shown_are_those_of_the_table_and_not_its_sample(tmp_path: Path, summed: list[str]) -> None:
     made = run(guided(tmp_path, **HALF, insecure_no_noise=True)).release
     sampled = made.arrays["guide"][:, 0] / 0.3
     assert sampled.sum() == pytest.approx(len(summed), abs=1e-3)
@@ -270,9 +266,7 @@ def test_a_file_that_claims_a_guide_that_is_not_there_is_refused(
 # -- generating -------------------------------------------------------------------------------------------------------
 
 
-def test_another_embedder_is_refused_and_the_cure_works(
-    tmp_path: Path, made: Release, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_embedder_is_refused_with_cure(tmp_path: Path, made: Release, monkeypatch: pytest.MonkeyPatch) -> None:
     use_embedder(monkeypatch, Other())
     with pytest.raises(ReleaseError, match="made of embeddings of fake:words, not of fake:others") as caught:
         us.generate(made, llm="none", records=4)
@@ -324,9 +318,7 @@ def test_that_many_texts_are_asked_for_and_those_that_are_wanted_are_kept(
     assert len({record.text for record in result.records}) == 8
 
 
-def test_what_is_kept_speaks_for_its_label_more_often_than_without_a_guide(
-    made: Release, varied_chat: FakeChat
-) -> None:
+def test_what_is_kept_is_of_its_label_more_often_than_without_a_guide(made: Release, varied_chat: FakeChat) -> None:
     """The model writes of anything, whatever it is asked for."""
 
     def right(**options: Any) -> int:
@@ -338,9 +330,7 @@ def test_what_is_kept_speaks_for_its_label_more_often_than_without_a_guide(
     assert right(guide_candidates=3) > right(guide_candidates=0) + 40
 
 
-def test_texts_that_could_not_be_had_are_made_up_for_by_others_and_else_reported(
-    tmp_path: Path, use_chat: UseChat
-) -> None:
+def test_texts_not_to_be_had_are_made_up_for_by_others_or_reported(tmp_path: Path, use_chat: UseChat) -> None:
     def sometimes(request: ChatRequest) -> Completion:
         return varied(request) if int(request.key("x")[:8], 16) % 2 else Completion("", "stop", 9, 9)
 

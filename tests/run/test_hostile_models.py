@@ -83,9 +83,7 @@ def hostile(folder: Path, write: Callable[[int, str], str], **changes: Any) -> t
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_model_that_does_not_write_what_it_is_asked_for_is_not_accepted(
-    kind: str, tmp_path: Path, understudy: Command
-) -> None:
+def test_a_model_that_does_not_write_as_asked_is_refused(kind: str, tmp_path: Path, understudy: Command) -> None:
     values, endpoint = hostile(tmp_path, HOSTILE[kind])
     with endpoint:
         said = understudy("run", *flags({**values, "base_url": endpoint.base_url}), code=6)
@@ -98,9 +96,7 @@ VARIED = {"the same with its phrases", "in Chinese around"}  # few of the first 
 
 
 @pytest.mark.parametrize("kind", [*sorted(HOSTILE.keys() - VARIED), "blank", "no object"])
-def test_a_model_that_never_writes_a_good_text_gets_few_requests(
-    kind: str, tmp_path: Path, understudy: Command
-) -> None:
+def test_models_that_never_write_well_get_few_requests(kind: str, tmp_path: Path, understudy: Command) -> None:
     (tmp_path / "schema.json").write_text('{"type": "object", "properties": {"note": {"type": "string"}}}')
     write = HOSTILE.get(kind, lambda *_: "" if kind == "blank" else "No object.")
     changes = {"json_schema": str(tmp_path / "schema.json")} if kind == "no object" else {}

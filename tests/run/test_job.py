@@ -142,9 +142,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "run.yaml"
 
 
-def test_plan_check_run_evaluate_generate_and_report_take_one_file(
-    tmp_path: Path, file: Path, understudy: Command
-) -> None:
+def test_plan_check_run_evaluate_and_report_take_one_file(tmp_path: Path, file: Path, understudy: Command) -> None:
     config = ("--config", str(file))
     for verb in ("plan", "check", "run"):
         said = understudy(verb, *config)

@@ -184,9 +184,7 @@ class Chain:
 AT_ONCE = 2
 
 
-def test_four_real_kills_cost_one_charge_one_draw_and_no_answer_twice(
-    lives: subprocess.Popen[str], tmp_path: Path
-) -> None:
+def test_four_real_kills_cost_one_charge_draw_and_answer(lives: subprocess.Popen[str], tmp_path: Path) -> None:
     held = [6]  # the request of each life from which on none is answered before it is killed
 
     def reply(number: int, seen: Seen) -> Reply:

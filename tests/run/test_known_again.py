@@ -369,9 +369,7 @@ def numbers(first: int, last: int) -> Sketch:
         ((0, 0), (0, 100), False),
     ],
 )
-def test_a_sketch_tells_much_the_same_from_other_tables(
-    first: tuple[int, int], second: tuple[int, int], near: bool
-) -> None:
+def test_a_sketch_tells_like_from_other_tables(first: tuple[int, int], second: tuple[int, int], near: bool) -> None:
     one, other = numbers(*first), numbers(*second)
     assert one.is_near(other) is near
     assert other.is_near(one) is near

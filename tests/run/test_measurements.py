@@ -148,9 +148,7 @@ def test_a_stored_value_is_read_and_neither_record_nor_noise_is_asked_again(fold
         folder.door(store, noise=noise).receipt.pay("sums")  # a value that is only read pays nothing
 
 
-def test_a_value_that_cannot_be_stored_is_not_handed_on_nor_confirmed(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_value_that_cannot_be_stored_is_never_used(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*_: object, **__: object) -> None:
         raise Killed
 
@@ -301,9 +299,7 @@ insecurely = pytest.mark.parametrize("origin", INSECURE)
 
 
 @insecurely
-def test_a_value_of_insecure_noise_is_never_private_though_its_charge_was_booked(
-    folder: Folder, origin: NoiseOrigin
-) -> None:
+def test_a_value_of_insecure_noise_is_never_private_though_charged(folder: Folder, origin: NoiseOrigin) -> None:
     with folder.open(origin) as store:
         receipt = folder.ledger.charge("d", PLAN, run_id=store.run_id)
         door = Measurements(PLAN, receipt, INSECURE[origin](), store, None, ROWS)
@@ -313,9 +309,7 @@ def test_a_value_of_insecure_noise_is_never_private_though_its_charge_was_booked
 
 
 @insecurely
-def test_the_ledger_refuses_a_value_of_insecure_noise_and_it_is_not_handed_on(
-    folder: Folder, origin: NoiseOrigin
-) -> None:
+def test_the_ledger_refuses_values_of_insecure_noise_and_none_is_used(folder: Folder, origin: NoiseOrigin) -> None:
     with folder.open(origin) as store:
         door = folder.door(store, noise=INSECURE[origin]())
         for _ in range(2):

@@ -80,9 +80,7 @@ def test_a_plan_for_owners_counts_owners() -> None:
     assert not any("records" in entry.title for entry in forecast.entries)
 
 
-def test_a_cap_that_is_used_up_is_said_before_a_model_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_used_up_cap_is_said_before_a_model_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = settings(tmp_path, llm="builtin")
     with Ledger(values["ledger"]) as ledger:
         ledger.open_dataset("notes", cap=us.Budget(1, "1e-6"), unit=Unit())
@@ -112,9 +110,7 @@ def test_an_evaluation_names_what_is_missing_first_and_whose_row_is_bad(tmp_path
     assert (said.code, "The holdout cannot be used." in said.err) == (3, True)
 
 
-def test_what_cannot_resume_does_not_say_so(
-    tmp_path: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_resume_never_says_so(tmp_path: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_arguments: object, **_named: object) -> None:
         raise KeyboardInterrupt
 
@@ -135,9 +131,7 @@ def test_what_cannot_resume_does_not_say_so(
         *(("19.9", "1e-6", ""), ("20", "1e-6", "Choose 10 or less"), ("100", "1e-6", "Choose 10 or less")),
     ],
 )
-def test_a_delta_of_one_record_or_an_epsilon_of_next_to_nothing_is_warned_of(
-    epsilon: str, delta: str, words: str
-) -> None:
+def test_a_delta_of_one_record_or_next_to_no_epsilon_is_warned_of(epsilon: str, delta: str, words: str) -> None:
     forecast = us.plan(us.DPKPS(), us.Budget(epsilon, delta), labels=["a", "b"], expected_records=1000).plan.forecast
     warned = [each for each in ("far smaller delta", "Choose 10 or less") if each in " ".join(forecast.warnings)]
     assert warned == ([words] if words else [])

@@ -64,9 +64,7 @@ def test_without_a_terminal_there_is_a_line_now_and_then_and_at_the_end(monkeypa
     assert said == ["texts: 2 of 2", "rounds: 1 of 3"]
 
 
-def test_silence_is_broken_by_the_phase_and_the_time_alone_and_ever_more_rarely(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_silence_is_broken_by_phase_and_time_alone_and_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     now, said = [0.0], list[str]()
     monkeypatch.setattr(heartbeat, "SECONDS", 10.0)
     monkeypatch.setattr(heartbeat.time, "monotonic", lambda: now[0])

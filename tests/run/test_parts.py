@@ -137,9 +137,7 @@ def test_every_part_is_stored_then_confirmed_then_used_by_several_threads(tmp_pa
     assert runs_charged(values["ledger"]) == 1
 
 
-def test_a_crash_at_any_step_of_any_part_is_resumed_without_a_second_charge_or_draw(
-    tmp_path: Path, machine: Machine
-) -> None:
+def test_a_crash_at_any_step_resumes_without_a_second_charge_or_draw(tmp_path: Path, machine: Machine) -> None:
     values = parts(tmp_path, texts_per_batch=1, threads=1)
     assert machine.run(values) is not None
     steps = machine.steps
@@ -175,9 +173,7 @@ def test_crashes_of_several_threads_one_after_the_other_use_every_part_once(tmp_
     assert runs_charged(values["ledger"]) == 1
 
 
-def test_the_crash_test_notices_a_store_that_forgets(
-    tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_forgets_is_noticed(tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Measurements, "_sealed", forgetful(monkeypatch))
     values = parts(tmp_path, texts_per_batch=1)
     machine.run(values)
@@ -194,9 +190,7 @@ def interrupted_and_copied(tmp_path: Path, machine: Machine) -> tuple[dict[str, 
     return values, copied(values)
 
 
-def test_a_copy_that_draws_another_value_of_a_part_is_refused_before_it_is_used(
-    tmp_path: Path, machine: Machine
-) -> None:
+def test_a_copy_that_draws_another_value_of_a_part_is_refused_unused(tmp_path: Path, machine: Machine) -> None:
     first, second = interrupted_and_copied(tmp_path, machine)
     machine.used = {}
     assert machine.run(second, crash_at=4 + 2) is None  # reads one; draws and stores the next, which it never confirms

@@ -138,9 +138,7 @@ def test_variations_are_asked_to_fit_the_row_that_they_get(tmp_path: Path, varie
 
 
 @pytest.mark.parametrize("method", ["aug-pe", "guided-evolution"])
-def test_texts_that_evolved_without_rows_are_given_one_by_their_label(
-    tmp_path: Path, varied_chat: FakeChat, method: str
-) -> None:
+def test_texts_evolved_without_rows_get_one_by_label(tmp_path: Path, varied_chat: FakeChat, method: str) -> None:
     result = evolved(tmp_path, method, harvest="population")
     assert {record.provenance["source"] for record in result.records} == {"population"}
     assert all(record.columns is not None for record in result.records)

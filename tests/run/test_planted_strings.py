@@ -172,9 +172,7 @@ def test_nothing_planted_is_said_however_much_is(tmp_path: Path, understudy: Com
     assert_clean(said.out + said.err, "what was said")
 
 
-def test_nothing_planted_is_in_the_files_of_a_batch(
-    tmp_path: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_planted_is_in_a_batch(tmp_path: Path, understudy: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "POLL_SECONDS", 0.001)
     plan = Batches()
     with FakeEndpoint(plan) as endpoint:

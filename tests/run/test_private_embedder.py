@@ -111,9 +111,7 @@ def test_an_embedder_of_terms_may_be_anywhere_and_reads_public_texts_alone(
 
 
 @pytest.mark.parametrize("method", [*METHODS, "dp-kde"])
-def test_a_run_goes_on_with_the_embedder_that_it_began_with(
-    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_goes_on_with_its_embedder(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Other(WordEmbedder):
         fingerprint = "2" * 64
 
@@ -165,9 +163,7 @@ def test_charged_metrics_try_the_embedder_before_the_charge(made: Path, monkeypa
     assert runs_charged(made / "ledger.sqlite") == 2
 
 
-def test_an_evaluation_sends_no_real_text_away_without_the_users_word(
-    made: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluations_send_no_real_text_away_without_consent(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = use_embedder(monkeypatch, Elsewhere())
     with pytest.raises(ModelError, match="would read private ones"):
         evaluated(made)

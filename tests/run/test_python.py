@@ -130,9 +130,7 @@ def test_without_labels_there_is_one_table_of_n_records(tmp_path: Path, method: 
 
 
 @pytest.mark.parametrize("output_format", ["parquet", "csv", "jsonl"])
-def test_labels_keep_their_type_in_every_format(
-    tmp_path: Path, method: us.DPKPS, ledger: str, output_format: str
-) -> None:
+def test_labels_keep_their_type_everywhere(tmp_path: Path, method: us.DPKPS, ledger: str, output_format: str) -> None:
     numbered = [{"note": row["note"], "code": LABELS.index(row["department"])} for row in rows()]
     corpus = us.read_corpus(numbered, text="note", label="code", labels=[0, 1])
     result = us.run(corpus, method, BUDGET, llm="none", records=3, ledger=ledger, dataset="v", output=tmp_path / "out")
@@ -219,9 +217,7 @@ SMALL: dict[str, list[dict[str, str]]] = {
 
 @pytest.mark.parametrize("what", SMALL)
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_a_poor_corpus_runs_to_the_end_like_any_other(
-    tmp_path: Path, method: us.DPKPS, ledger: str, what: str, noise: str
-) -> None:
+def test_a_poor_corpus_runs_to_the_end(tmp_path: Path, method: us.DPKPS, ledger: str, what: str, noise: str) -> None:
     path = write_csv(tmp_path / "notes.csv", SMALL[what])
     corpus = us.read_corpus(path, text="note", label="department", labels=LABELS)
     chosen = us.DPKPS(**{**method.dump(), "noise": noise})

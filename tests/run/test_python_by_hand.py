@@ -274,9 +274,7 @@ def test_every_verb_takes_its_natural_call(tmp_path: Path, monkeypatch: pytest.M
         assert found.values
 
 
-def test_a_budget_without_a_delta_takes_the_one_that_the_size_suggests_and_says_so(
-    tmp_path: Path, understudy: Any
-) -> None:
+def test_a_budget_without_a_delta_takes_the_size_s_own_and_says_so(tmp_path: Path, understudy: Any) -> None:
     for size, delta in (
         (1, "1e-5"),
         (200, "1e-5"),

@@ -327,9 +327,7 @@ def test_a_method_that_asks_a_model_is_rehearsed_up_to_there(install: Install, u
     assert runs_charged(values["ledger"], "others") == 0
 
 
-def test_a_method_that_embeds_is_rehearsed_with_made_up_vectors(
-    install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_methods_that_embed_are_rehearsed_with_fake_vectors(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     embedder = WordEmbedder()
     monkeypatch.setattr("understudy.models.catalog.load_embedder", lambda spec: embedder)
     shapes: list[tuple[int, ...]] = []

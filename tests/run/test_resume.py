@@ -26,9 +26,7 @@ from understudy.run.forecast import forecast
 from understudy.run.settings import run_config
 
 
-def test_a_finished_run_is_not_charged_sampled_or_read_again(
-    tmp_path: Path, finished: Callable[..., dict[str, Any]]
-) -> None:
+def test_a_finished_run_is_not_charged_or_read_again(tmp_path: Path, finished: Callable[..., dict[str, Any]]) -> None:
     values = finished(tmp_path)
     first = run(values)
     (tmp_path / "notes.csv").unlink()
@@ -48,9 +46,7 @@ def test_a_finished_run_is_not_charged_sampled_or_read_again(
     assert runs_charged(values["ledger"]) == 1
 
 
-def test_a_finished_run_does_not_answer_for_another_table(
-    tmp_path: Path, finished: Callable[..., dict[str, Any]]
-) -> None:
+def test_a_finished_run_is_not_for_another_table(tmp_path: Path, finished: Callable[..., dict[str, Any]]) -> None:
     values = finished(tmp_path)
     other = (tmp_path / "notes.csv").rename(tmp_path / "letters.csv")
     with pytest.raises(ResumeError, match=r"dataset 'notes', and this command names 'letters'.*dataset notes"):
@@ -121,9 +117,7 @@ def test_a_run_goes_on_with_the_noise_that_it_was_charged_for(tmp_path: Path, mo
     assert runs_charged(values["ledger"]) == 1
 
 
-def test_a_moved_ledger_is_the_same_ledger_and_another_one_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_moved_ledger_is_the_same_and_another_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = settings(tmp_path)
     with stops_after_the_charge(monkeypatch):
         run(values)
@@ -135,9 +129,7 @@ def test_a_moved_ledger_is_the_same_ledger_and_another_one_is_an_error(
     assert runs_charged(tmp_path / "moved.sqlite") == 1
 
 
-def test_private_data_that_changed_are_an_error_and_leave_the_ledger_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_data_are_an_error_and_leave_the_ledger_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = settings(tmp_path)
     with stops_after_the_charge(monkeypatch):
         run(values)
@@ -201,9 +193,7 @@ def test_an_endpoint_is_probed_until_the_run_has_begun_and_never_again(tmp_path:
     assert len(set(chat.keys)) == 9
 
 
-def test_failed_answers_are_dropped_counted_and_asked_again_by_the_same_command(
-    tmp_path: Path, use_chat: UseChat
-) -> None:
+def test_failed_answers_are_dropped_counted_and_asked_again_on_resume(tmp_path: Path, use_chat: UseChat) -> None:
     number = iter(range(99))
 
     def sometimes(request: ChatRequest) -> Completion:
@@ -222,9 +212,7 @@ def test_failed_answers_are_dropped_counted_and_asked_again_by_the_same_command(
     assert (len(result.records), result.missing) == (8, 0)
 
 
-def test_prompts_that_a_gateway_refuses_cost_their_texts_and_not_the_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused_prompts_cost_their_texts_and_not_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(generating, "AT_ONCE", 1)
     minded: set[str] = set()
 

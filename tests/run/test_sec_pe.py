@@ -220,9 +220,7 @@ def public(file: str, **changes: Any) -> dict[str, Any]:
     return {"incidence": "public", "incidence_file": file, **changes}
 
 
-def test_with_public_incidence_records_are_drawn_by_their_weights(
-    tmp_path: Path, understudy: Command, incidence_file: str
-) -> None:
+def test_public_incidence_weighs_the_drawn_records(tmp_path: Path, understudy: Command, incidence_file: str) -> None:
     found = Incidence.read(incidence_file)
     assert (found.n_records, found.n_secrets, len(found.records)) == (40, 10, 30)
     understudy("run", *flags(protecting(tmp_path, **public(incidence_file))), code=0)
@@ -256,9 +254,7 @@ OTHER_TABLES: dict[str, Callable[[list[dict[str, str]]], list[dict[str, str]]]] 
 
 
 @pytest.mark.parametrize("what", OTHER_TABLES)
-def test_a_table_of_another_incidence_is_refused_before_any_charge(
-    tmp_path: Path, incidence_file: str, what: str
-) -> None:
+def test_a_table_of_other_incidence_is_refused_uncharged(tmp_path: Path, incidence_file: str, what: str) -> None:
     write_csv(tmp_path / "notes.csv", OTHER_TABLES[what](secret_rows()))
     with pytest.raises(CorpusError, match="does not have the incidence"):
         run(tmp_path, **public(incidence_file))
@@ -298,9 +294,7 @@ def test_records_without_secrets_may_be_the_public_corpus(tmp_path: Path, incide
     assert runs_charged(tmp_path / "few" / "ledger.sqlite") == 0
 
 
-def test_stricter_promises_to_some_secrets_raise_the_noise_and_are_stated_by_number(
-    tmp_path: Path, incidence_file: str
-) -> None:
+def test_stricter_promises_to_some_secrets_raise_noise_and_are_stated(tmp_path: Path, incidence_file: str) -> None:
     file = tmp_path / "stricter.csv"
     file.write_text("number,prior,posterior\n3,1e-3,2e-3\n1,1e-3,2e-3\n7,1e-3,5e-2\n", "utf-8")
     made = release(tmp_path, **public(incidence_file, secret_budgets=str(file)))
@@ -319,9 +313,7 @@ def test_stricter_promises_to_some_secrets_raise_the_noise_and_are_stated_by_num
 @pytest.mark.parametrize(
     "line", ["10,1e-3,2e-3", "-1,1e-3,2e-3", "1,1e-3,2e-3\n1,1e-3,3e-3", "x,1e-3,2e-3", "1,1e-3,1e-4", "1,,", "1"]
 )
-def test_stricter_promises_that_make_no_sense_are_refused_before_any_charge(
-    tmp_path: Path, incidence_file: str, line: str
-) -> None:
+def test_senseless_stricter_promises_are_refused_uncharged(tmp_path: Path, incidence_file: str, line: str) -> None:
     (tmp_path / "stricter.csv").write_text(f"number,prior,posterior\n{line}\n", "utf-8")
     with pytest.raises(ConfigError):
         release(tmp_path, **public(incidence_file, secret_budgets=str(tmp_path / "stricter.csv")))

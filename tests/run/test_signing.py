@@ -70,9 +70,7 @@ def test_a_signed_run_says_who_when_and_what_was_spent(folder: Path, made: tuple
     assert set(signed.files) == {path.name for path in folder.iterdir()} - {MANIFEST, SIGNATURE}
 
 
-def test_the_signers_key_verifies_a_folder_a_run_and_each_file(
-    folder: Path, made: tuple[Path, dict[str, Any]], keys: Path
-) -> None:
+def test_a_key_verifies_a_folder_a_run_and_files(folder: Path, made: tuple[Path, dict[str, Any]], keys: Path) -> None:
     for path in (folder, made[0], made[0] / "release", *folder.iterdir()):
         found = us.verify(path, keys / "ours.pub")
         assert (found.ok, found.signature) == (True, "valid"), path

@@ -176,9 +176,7 @@ def test_the_report_explains_the_tables_that_it_shows_and_shows_every_one_that_t
     assert ("“real, with noise” are" in found) is any("real, with noise" in each for each in heads)
 
 
-def test_a_table_that_lost_its_columns_has_a_report_of_what_was_released(
-    tmp_path: Path, run: Callable[..., OutputFolder]
-) -> None:
+def test_a_table_without_columns_has_a_report_of_releases(tmp_path: Path, run: Callable[..., OutputFolder]) -> None:
     made = run()
     for table in made.shareable.glob("synthetic.*"):
         table.unlink()

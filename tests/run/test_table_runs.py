@@ -333,9 +333,7 @@ def test_a_condition_on_a_name_that_the_flag_cannot_write_says_where_it_can(tmp_
 
 
 @pytest.mark.parametrize(("label", "names"), [("night*ward", 4), ("beds", ("1", "2", "3", "4"))])
-def test_a_label_may_be_made_of_columns_and_rows_meet_conditions_on_them(
-    tmp_path: Path, label: str, names: Any
-) -> None:
+def test_a_label_may_be_made_of_columns_and_rows_meet_its_conditions(tmp_path: Path, label: str, names: Any) -> None:
     result = run(tables(tmp_path, label=label, labels=None, records_per_label=None, records=80))
     if label == "night*ward":
         names = ("false / A", "false / B", "true / A", "true / B")

@@ -274,9 +274,7 @@ def said(values: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_a_table_is_read_or_the_advice_makes_it_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Table
-) -> None:
+def test_a_table_can_be_read_or_is_cured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Table) -> None:
     monkeypatch.chdir(tmp_path)
     values = settings(tmp_path, table)
     for advice, change in table.steps:

@@ -302,9 +302,7 @@ def _kps(folder: Path) -> dict[str, Any]:
     return {"method": method, "budget": BUDGET, **named}
 
 
-def test_texts_to_assign_stay_on_this_machine_unless_the_endpoint_is_trusted(
-    found: FoundTopics, places: Places
-) -> None:
+def test_texts_to_assign_stay_on_this_machine_unless_told_otherwise(found: FoundTopics, places: Places) -> None:
     places.local = False  # type: ignore[misc]
     with pytest.raises(ModelError, match="away from this machine"):
         found.assign(["about engine"])

@@ -111,9 +111,7 @@ def test_what_is_written_holds_the_topics_and_no_record(finished: Path) -> None:
     assert "label set: declared" not in words
 
 
-def test_the_topics_of_a_release_can_be_asked_for_the_topic_of_any_text(
-    finished: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_release_s_topics_tell_the_topic_of_any_text(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     release = us.load_release(finished)
     found = us.FoundTopics(release)
     assert [topic.name for topic in found.topics] == list(release.schema.labels)

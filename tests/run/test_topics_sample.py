@@ -207,9 +207,7 @@ def test_a_resumed_run_reads_the_same_sample_whatever_is_declared_then(
     assert again <= first, "vectors are kept, so that only other texts would be read"
 
 
-def test_a_run_that_forgets_its_sample_is_caught(
-    tmp_path: Path, places: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forgotten_sample_is_caught(tmp_path: Path, places: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin: the rounds before the crash are of one sample, those after it of another."""
     real = measuring.Measurements.seal
     monkeypatch.setattr(
@@ -241,9 +239,7 @@ def test_a_resumed_run_takes_no_second_sample(damaged: bool, tmp_path: Path, mon
         found_in(tmp_path, texts(400))
 
 
-def test_a_run_of_all_records_stays_one_though_many_are_declared_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_of_all_records_stays_so_if_many_are_declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, calls = TopicSums.of_batch, []
 
     def dies(query: TopicSums, batch: Any) -> Any:

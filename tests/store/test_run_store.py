@@ -173,9 +173,7 @@ def test_one_value_that_is_not_private_makes_the_whole_run_not_private(store: Ru
 
 
 @pytest.mark.parametrize(("of_store", "of_seal"), [("system", "none"), ("system", "seeded"), ("none", "system")])
-def test_a_seal_of_noise_of_another_origin_is_not_kept(
-    folder: Path, of_store: NoiseOrigin, of_seal: NoiseOrigin
-) -> None:
+def test_a_seal_of_noise_of_other_origin_is_not_kept(folder: Path, of_store: NoiseOrigin, of_seal: NoiseOrigin) -> None:
     with RunStore.open(folder, noise=of_store) as store:
         with pytest.raises(PrivacyError, match="another origin"):
             store.keep("noise", {"x": np.zeros(2)}, seal=replace(SEAL, noise=of_seal))
@@ -351,9 +349,7 @@ def test_fresh_begins_a_new_run_and_keeps_the_old_file(folder: Path) -> None:
     RunStore.open(folder, noise="system").close()
 
 
-def test_fresh_is_refused_while_another_uses_the_folder(
-    folder: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fresh_is_refused_in_a_used_folder(folder: Path, store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("understudy.ledger.locking.LOCK_SECONDS", 0)
     with pytest.raises(ResumeError, match="Another process"):
         RunStore.open(folder, noise="system", fresh=True)
@@ -448,9 +444,7 @@ def test_a_place_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> No
         RunStore.open(tmp_path / "out" / "private", noise="system")
 
 
-def test_a_store_that_cannot_grow_is_a_full_disk_and_goes_on_once_it_can(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_cannot_grow_is_a_full_disk_until_it_can(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with RunStore.open(folder, noise="system") as store:
         run_id = store.run_id
     with monkeypatch.context() as patch:
@@ -530,9 +524,7 @@ def test_what_is_stored_is_on_the_disk_when_a_statement_ends(folder: Path) -> No
         assert opened.rows("PRAGMA synchronous") == [(2,)]
 
 
-def test_a_lock_whose_file_was_replaced_while_it_was_waited_for_is_not_held(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_whose_file_was_replaced_meanwhile_is_not_held(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def replaced(_descriptor: int) -> bool:
         (folder / "run.lock").unlink()
         (folder / "run.lock").touch()

@@ -93,9 +93,7 @@ def test_a_browser_is_opened_with_a_token_of_its_own(tmp_path: Path, monkeypatch
     assert address != said[0]
 
 
-def test_where_there_is_no_screen_no_browser_takes_the_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_screen_no_browser_takes_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)

@@ -50,9 +50,7 @@ def config(tmp_path: Path, llama: Path) -> Configured:
     return lambda **changes: run_config(local_run(tmp_path, llama, **{**SMALL, **changes}))
 
 
-def test_a_run_is_charged_once_and_its_texts_come_of_the_release(
-    config: Configured, tmp_path: Path, llama: Path
-) -> None:
+def test_one_charge_and_the_texts_come_of_the_release(config: Configured, tmp_path: Path, llama: Path) -> None:
     result = run(config())
     assert result.statement.private
     assert len(result.records) == 8
@@ -79,9 +77,7 @@ def test_the_plan_is_met_and_stated(config: Configured) -> None:
     assert max(statement.epsilon_at[1e-6], 0) <= 3
 
 
-def test_a_killed_run_goes_on_from_its_last_checkpoint(
-    config: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_run_resumes_where_it_was(config: Configured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
     original = Steps.noisy_sum
 
@@ -319,9 +315,7 @@ def test_a_text_is_written_behind_the_cells_of_the_row_that_it_gets(knows_rows: 
         assert found == [("A text behind <>.", None)] * 3
 
 
-def test_the_line_of_a_row_is_ended_for_the_text_as_it_was_learnt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_line_of_a_row_ends_for_the_text_as_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     causal = CausalModel(make_llama(tmp_path), name="tiny", dtype="float32")
     instructions = Instructions(((1, 2, 3),), lead=" ")
     tuned = TunedModel(trainable_of(DPFinetune(declared_records=100), causal), instructions, tokens=40)

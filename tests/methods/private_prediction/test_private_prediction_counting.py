@@ -131,9 +131,7 @@ def rows_in_full_batches() -> list[Row]:
         (sometimes_far, [False, False, True] * 2 + [False] * 2, (2, 3)),  # the third run is still open
     ],
 )
-def test_rows_like_the_public_one_cost_runs_only_and_far_ones_private_tokens(
-    says: Any, private: Any, spent: Any
-) -> None:
+def test_rows_like_the_public_one_cost_runs_and_far_ones_private_tokens(says: Any, private: Any, spent: Any) -> None:
     store, chosen = Store(), method(batches=1, batch_size=10, texts_per_batch=1, **VECTOR)
     release(chosen, rows_in_full_batches(), model=ScriptModel(says), store=store)
     assert store.kept["tokens/0/0/0"]["private"].tolist() == private

@@ -39,9 +39,7 @@ def stored(folder: Path) -> dict[str, bytes]:
     return {name: value["tokens"].tobytes() for name, value in found.items() if value is not None}
 
 
-def test_a_run_writes_all_texts_of_its_release_and_charges_once(
-    tmp_path: Path, llama: Path, understudy: Command
-) -> None:
+def test_a_run_writes_its_release_s_texts_and_charges_once(tmp_path: Path, llama: Path, understudy: Command) -> None:
     values = predicting(tmp_path, llama)
     said = understudy("run", *flags(values))
     assert said.code == 0, said.err
@@ -73,9 +71,7 @@ def test_what_cannot_be_is_refused_before_anything_is_charged(tmp_path: Path, ll
         assert "Traceback" not in said.err
 
 
-def test_a_release_that_stopped_goes_on_and_charges_nothing_more(
-    tmp_path: Path, llama: Path, understudy: Command
-) -> None:
+def test_a_release_that_stopped_resumes_and_charges_no_more(tmp_path: Path, llama: Path, understudy: Command) -> None:
     values = predicting(tmp_path, llama, texts_per_batch=1)
     said = understudy("release", *flags(values))
     assert said.code == 0, said.err
@@ -167,9 +163,7 @@ def test_a_text_longer_than_the_tokenizer_likes_is_not_remarked_on(
     assert "maximum sequence length" not in text
 
 
-def test_a_planted_string_in_the_label_set_or_a_text_would_be_noticed(
-    tmp_path: Path, llama: Path, understudy: Command
-) -> None:
+def test_a_planted_string_in_labels_or_a_text_is_noticed(tmp_path: Path, llama: Path, understudy: Command) -> None:
     """The broken twin: a label set that is read from the data is shown, and says so."""
     write_csv(tmp_path / "notes.csv", [{"note": f"a text {n}", "department": f"{PLANT}{n % 2}"} for n in range(9)])
     values = predicting(tmp_path, llama, labels=None, labels_from_data=True)
@@ -194,9 +188,7 @@ def test_the_embedded_model_draws_a_text(tmp_path: Path, monkeypatch: pytest.Mon
     assert made.statement.public_inputs["private model"]["source"].startswith("builtin:")
 
 
-def test_a_window_that_cuts_private_texts_shorter_than_asked_for_says_so(
-    tmp_path: Path, llama: Path, understudy: Command
-) -> None:
+def test_a_window_that_cuts_private_texts_short_says_so(tmp_path: Path, llama: Path, understudy: Command) -> None:
     said = understudy("release", *flags(predicting(tmp_path, llama, max_tokens=220, texts_per_batch=1)))
     assert said.code == 0, said.err
     assert "Private texts are cut to 21 tokens, not 24: no more fit the model's window of 256." in said.err

@@ -326,9 +326,7 @@ def test_a_draw_that_forgets_the_divisor_is_caught(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(("texts", "distance"), [(0, 1.0), (1, 0.5), (2, 1.0), (3, 1.5)])
-def test_a_token_is_private_where_the_batch_is_further_from_public_than_the_threshold(
-    texts: int, distance: float
-) -> None:
+def test_a_token_is_private_where_the_batch_is_further_than_the_threshold(texts: int, distance: float) -> None:
     """(0.5, 0.5) is public, a text says (1, 0), and the divisor is 2 whatever the batch holds."""
     for threshold in (0.3, 0.7, 1.3, 1.9):
         mechanism = PrivateTokens(CLIP, SIZE, TEMPERATURE, 1, TokenTest(threshold, 1e-4))

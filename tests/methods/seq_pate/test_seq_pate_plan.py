@@ -48,9 +48,7 @@ def test_the_noise_on_an_averaged_probability_is_that_of_the_paper(queries: int,
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize(("queries", "rounds"), [(1, 1), (7, 3), (1000, 4), (999, 1)])
 @pytest.mark.parametrize("epsilon", ["0.5", "3", "10"])
-def test_the_budget_is_met_and_never_overspent(
-    labels: str, noise: str, queries: int, rounds: int, epsilon: str
-) -> None:
+def test_the_budget_is_met_not_overspent(labels: str, noise: str, queries: int, rounds: int, epsilon: str) -> None:
     given = {"label_sizes": labels, "noise": noise, "queries": queries, "rounds": rounds}
     plan = planned(Budget(epsilon, "1e-6" if noise == "gaussian" else 0), **given)
     assert [charge.name for charge in plan.charges] == [
@@ -121,9 +119,7 @@ def test_the_promise_for_phrases_is_no_smaller_than_what_its_rounds_give() -> No
 
 
 @pytest.mark.parametrize(("declared", "teachers"), [(4, 2), (101, 50), (4000, 2000), (10**6, 2000)])
-def test_there_are_half_as_many_teachers_as_declared_records_and_two_thousand_at_most(
-    declared: int, teachers: int
-) -> None:
+def test_teachers_are_half_the_declared_records_and_two_thousand_at_most(declared: int, teachers: int) -> None:
     assert seq_pate.teacher_count(parameters(declared_records=declared)) == teachers
 
 

@@ -44,9 +44,7 @@ def config(tmp_path: Path, llama: Path) -> Configured:
     return lambda **changes: run_config(local_run(tmp_path, llama, **{**SMALL, **changes}))
 
 
-def test_a_run_is_charged_once_and_its_texts_come_of_the_student(
-    config: Configured, tmp_path: Path, llama: Path
-) -> None:
+def test_one_charge_and_the_texts_come_of_the_student(config: Configured, tmp_path: Path, llama: Path) -> None:
     result = run(config())
     assert result.statement.private
     assert len(result.records) == 8
@@ -199,9 +197,7 @@ def test_phrases_are_counted_in_all_records_of_an_owner_whichever_are_used(confi
         (["Call\nplan: now.", "Call plan: now!"], {"text": ["note", "plan"]}),
     ],
 )
-def test_a_phrase_is_counted_however_its_record_is_written(
-    tmp_path: Path, texts: list[str], options: dict[str, Any]
-) -> None:
+def test_a_phrase_counts_however_it_is_written(tmp_path: Path, texts: list[str], options: dict[str, Any]) -> None:
     (tmp_path / "phrases.txt").write_text('John Smith\nHe said "stop" now\nCall plan: now\n')
     parameters = SeqPATEParameters(declared_records=10, phrases=str(tmp_path / "phrases.txt"), phrase_shards=1)
 

@@ -29,9 +29,7 @@ def load(path: Path) -> tuple[str, ...]:
     ("name", "pack"),
     [("t.txt", bytes), ("t.txt.gz", gzip.compress), ("t.txt.bz2", bz2.compress), ("t.txt.xz", lzma.compress)],
 )
-def test_a_text_file_in_any_compression_keeps_its_order(
-    tmp_path: Path, name: str, pack: Callable[[bytes], bytes]
-) -> None:
+def test_text_files_in_any_compression_keep_order(tmp_path: Path, name: str, pack: Callable[[bytes], bytes]) -> None:
     path = tmp_path / name
     path.write_bytes(pack("\ufeffzebra\r\n\n  heart   attack \nÄpfel\n".encode()))
     assert load(path) == ("zebra", "heart attack", "Äpfel")
@@ -57,9 +55,7 @@ def test_terms_are_ordered_by_their_frequencies_if_all_have_one(
     ("weight", "values"), [("count", [1, 30, 2]), ("frequency", [0.1, 0.9, 0.2]), ("centibels", [-900, -10, -500])]
 )
 @pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_tables_are_ordered_by_their_frequencies(
-    tmp_path: Path, column: str, weight: str, values: list[float], form: str
-) -> None:
+def test_tables_are_frequency_ordered(tmp_path: Path, column: str, weight: str, values: list[float], form: str) -> None:
     table = pa.table({column: ["rare", "common", "middle"], weight: values})
     path = tmp_path / f"t.{form}"
     (pyarrow.csv.write_csv if form == "csv" else pyarrow.parquet.write_table)(table, str(path))
@@ -160,9 +156,7 @@ def test_the_built_in_vocabulary_is_english_by_frequency() -> None:
         *[("Arschloch", "de", True), ("Arschloch", "en", False), ("merde", "fr", True), ("rash", "xx", False)],
     ],
 )
-def test_a_public_list_of_each_language_says_what_no_customer_should_read(
-    term: str, tongue: str, unwanted: bool
-) -> None:
+def test_public_lists_of_each_language_say_what_nobody_should_read(term: str, tongue: str, unwanted: bool) -> None:
     assert is_unwanted(term, tongue) is unwanted
 
 

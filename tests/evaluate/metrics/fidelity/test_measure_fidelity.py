@@ -98,9 +98,7 @@ def test_more_real_texts_than_synthetic_ones_are_cut_before_they_are_compared() 
 
 
 @pytest.mark.parametrize("sizes", [(99, 100), (100, 99)])
-def test_metrics_of_clusters_and_neighbours_are_not_told_of_so_few_texts_that_nonsense_looks_real(
-    sizes: tuple[int, int],
-) -> None:
+def test_metrics_of_clusters_and_neighbours_need_enough_texts(sizes: tuple[int, int]) -> None:
     few = measured(*(sample(size, seed) for seed, size in enumerate(sizes)))
     untold = {each.metric.name: each.note for each in few if each.value is None}
     assert untold == dict.fromkeys(OF_MANY, "Needs at least 100 texts of a table: fewer mean nothing.")

@@ -296,9 +296,7 @@ def perplexity_directly(network: Any, rows: Sequence[TokenRow]) -> float:
     return math.exp(nats / count)
 
 
-def test_both_models_predict_the_texts_after_their_instructions_and_nothing_else(
-    folder: Path, causal: CausalModel
-) -> None:
+def test_both_models_predict_the_texts_after_their_instructions_alone(folder: Path, causal: CausalModel) -> None:
     tuned = adapted(causal)
     found, rows = measured(tuned), tuned.rows(TEST.texts, TEST.labels)
     base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)

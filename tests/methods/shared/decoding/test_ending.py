@@ -42,9 +42,7 @@ def test_a_token_that_ends_texts_ends_it() -> None:
         (("\n\n",), "\n\n\nOne.\n\nTwo.", "One."),
     ],
 )
-def test_the_first_stop_string_after_the_beginning_ends_it_and_is_cut(
-    stop: tuple[str, ...], text: str, kept: str
-) -> None:
+def test_the_first_stop_string_after_the_beginning_is_cut(stop: tuple[str, ...], text: str, kept: str) -> None:
     found = drawn(text_ending(*stop), text)
     assert (found.text, found.ended) == (kept, "stop")
 
@@ -82,9 +80,7 @@ def test_no_token_is_taken_after_the_end() -> None:
     ],
 )
 @pytest.mark.parametrize("end", [True, False])
-def test_characters_in_several_tokens_come_whole_and_half_ones_at_the_end_go(
-    data: str | bytes, text: str, end: bool
-) -> None:
+def test_characters_of_several_tokens_come_whole_or_are_dropped(data: str | bytes, text: str, end: bool) -> None:
     size = len(data.encode() if isinstance(data, str) else data)
     found = drawn(text_ending(most=size + end), data, end=end)
     assert (found.text, found.ended) == (text, "token" if end else "length")

@@ -143,9 +143,7 @@ def _doubling(depth: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "draft", [{}, {"$schema": "http://json-schema.org/draft-07/schema#"}], ids=["no draft", "draft 7"]
 )
-def test_references_without_end_are_refused_and_a_record_that_needs_them_does_not_fit(
-    tmp_path: Path, draft: dict[str, Any]
-) -> None:
+def test_references_without_end_are_refused_and_their_records_do_not_fit(tmp_path: Path, draft: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="cannot be used"):
         schema(tmp_path, {**draft, "$defs": _doubling(40), "$ref": "#/$defs/d0"})
     tree = {"properties": {"in": {"allOf": [{"$ref": "#/$defs/tree"}] * 2}}}

@@ -86,9 +86,7 @@ def test_the_distance_is_that_of_mean_and_public_distribution(count: int | None)
 
 @pytest.mark.parametrize("rows_at_once", [1, 4, 64])
 @pytest.mark.parametrize("clipping", ["recenter", "difference", "fixed"])
-def test_sums_do_not_depend_on_blocks_and_chunks(
-    monkeypatch: pytest.MonkeyPatch, clipping: str, rows_at_once: int
-) -> None:
+def test_blocks_and_chunks_change_no_sums(monkeypatch: pytest.MonkeyPatch, clipping: str, rows_at_once: int) -> None:
     rows = some(11, 400)
     candidates = decoding.public_candidates(rows[0], count=120)
     found = [

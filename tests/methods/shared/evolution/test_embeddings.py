@@ -142,9 +142,7 @@ BAD = [[np.nan, 0], [np.nan, 1], [0, 0], [1.1, 0], [0.9, 0], [np.inf, 0], [3e38,
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_a_vector_that_is_not_of_length_one_is_an_error_for_candidates_and_zero_for_private_records(
-    bad: list[float],
-) -> None:
+def test_a_vector_of_another_length_than_one_is_an_error_for_candidates_and_zero_for_records(bad: list[float]) -> None:
     vectors = np.array([[1, 0], bad, [0.6, 0.8]], dtype=np.float32)
     with pytest.raises(ModelError, match="one vector of length 1 per text"):
         embedding.integer_vectors(vectors)

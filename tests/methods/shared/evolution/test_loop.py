@@ -130,9 +130,7 @@ EXPECTED = (True, np.dtype(np.float64), np.dtype(np.int64), (2,))
         pytest.param(lambda request: "Odd." if request.sample % 5 == 0 else "", id="few candidates"),
     ],
 )
-def test_whatever_the_model_answers_every_round_has_the_same_shape(
-    reply: Callable[[Any], str | Completion], selection: str
-) -> None:
+def test_every_round_has_the_same_shape_for_any_model(reply: Callable[[Any], str | Completion], selection: str) -> None:
     api = make_api(ScriptedChat(reply), rounds=3, population=4, variations=3, selection=selection)
     rounds = run(api)
     assert shapes(rounds) == [EXPECTED] * 3

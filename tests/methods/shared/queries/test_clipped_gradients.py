@@ -75,9 +75,7 @@ def test_the_sum_is_that_of_a_plain_loop_over_the_rows(lora: LoRA, rows: list[To
     assert min(norms) > 0.5 or clip > max(norms)  # both sides of the clip are tried
 
 
-def test_the_sum_is_the_same_whatever_the_order_bit_for_bit_and_nearly_so_for_any_block(
-    lora: LoRA, rows: list[TokenRow]
-) -> None:
+def test_the_sum_is_the_same_in_any_order_and_nearly_so_for_any_block(lora: LoRA, rows: list[TokenRow]) -> None:
     ways = {size: summed(lora, rows, at_once=size) for size in (1, 2, 5, 8)}
     for size, found in ways.items():
         for order in (rows[::-1], rows[3:] + rows[:3]):

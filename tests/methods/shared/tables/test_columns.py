@@ -379,9 +379,7 @@ def test_a_time_that_is_written_in_no_usual_way_is_none(text: str) -> None:
     st.sampled_from(["", "Z", "+02:00", "-1130", "+14:00", "+05"]),
     st.sampled_from(["auto", "minutes", "seconds", "milliseconds"]),
 )
-def test_a_time_that_is_written_is_the_time_that_is_read(
-    time: datetime.datetime, between: str, zone: str, precision: str
-) -> None:
+def test_a_written_time_is_read_unchanged(time: datetime.datetime, between: str, zone: str, precision: str) -> None:
     text = time.isoformat(between[0], timespec=precision).replace(between[0], between)
     wanted = datetime.datetime.fromisoformat(time.isoformat(timespec=precision) + zone)
     if wanted.tzinfo is not None:
@@ -469,9 +467,7 @@ def test_a_number_is_sampled_with_its_decimals_in_its_bin_and_range(
     ("text", "decimals", "bins"),
     [("0.0..1.0", 1, 11), ("0.0..1.0/20", 1, 11), ("1e-3..1e-1", 3, 16), ("0.00..99.90/20", 2, 20), ("0..1e3", 0, 16)],
 )
-def test_ends_say_how_many_decimals_there_are_and_bins_are_no_more_than_values(
-    text: str, decimals: int, bins: int
-) -> None:
+def test_ends_give_the_decimals_and_bins_are_no_more_than_values(text: str, decimals: int, bins: int) -> None:
     (column,) = declared_columns(f"x={text}")
     assert (column.decimals, column.bins) == (decimals, bins)
     generator = np.random.default_rng(0)

@@ -51,9 +51,7 @@ def test_columns_and_method_together_are_within_the_budget(method: str) -> None:
 
 
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.8])
-def test_gaussian_methods_spend_the_budget_and_columns_get_their_share(
-    monkeypatch: pytest.MonkeyPatch, share: float
-) -> None:
+def test_methods_spend_the_budget_and_columns_get_their_share(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
     monkeypatch.setattr(columns_addition, "COLUMNS_SHARE", share)
     plan = planned(guide=True)
     events = [charge.event for charge in plan.charges]
