@@ -26,6 +26,7 @@ from understudy import api
 
 ROOT = Path(__file__).parents[1]
 COPIED = "docs/_site/root/"
+NAVIGATION: dict[tuple[Any, ...], str] = {}
 METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 project = METADATA["name"]
@@ -104,6 +105,21 @@ def remember_sources(app: Sphinx) -> None:
     app.env.linked_sources = set()  # type: ignore[attr-defined]
 
 
+def share_navigation(_app: Sphinx, page: str, _template: str, context: dict[str, Any], _tree: Any) -> None:
+    """Let source pages of one depth share their navigation, which takes longer to make than the rest of a page: its
+    links lead out of ``source/``, so that they differ by the depth alone."""
+    own = context["toctree"]
+
+    def shared(**options: Any) -> str:
+        key = (page.count("/"), *sorted(options.items()))
+        if key not in NAVIGATION:
+            NAVIGATION[key] = own(**options)
+        return NAVIGATION[key]
+
+    if page.startswith(source_page("")):
+        context["toctree"] = shared
+
+
 def cut_options(_app: Sphinx, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
     """What ``help()`` lists of a verb has a page of its own."""
     if "Options:" in lines:
@@ -124,3 +140,4 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", add_navigation)
     app.connect("doctree-resolved", link_to_sources)
     app.connect("html-collect-pages", source_pages)
+    app.connect("html-page-context", share_navigation, priority=400)  # before the theme
