@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from understudy import release as releases
 from understudy.base.errors import ConfigError, ReleaseError
 from understudy.privacy.events import GaussianEvent, PureEvent, SubsampledGaussianEvent, ZCDPEvent
 from understudy.privacy.facts import Fact, Facts
@@ -26,20 +25,28 @@ from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import Declared
 from understudy.privacy.plan import Charge, Plan
 from understudy.privacy.unit import Unit
+from understudy.release import (
+    FORMAT_VERSION,
+    PublicSchema,
+    Release,
+    arrays_from_bytes,
+    strings_from_bytes,
+    strings_to_bytes,
+)
 from understudy.release.reading import ALWAYS_BYTES, MOST_BYTES, MOST_RATIO, read_method, read_release, unpacked_bound
 from understudy.release.statement import Sealed, Statement, load_statement
 from understudy.schema.columns import Column
 from understudy.schema.transcript import TextForm
 
 
-def make(**changes: Any) -> releases.Release:
+def make(**changes: Any) -> Release:
     plan = Plan(
         "dp-kps", Unit("owner", 3), Budget(6, "1e-6"), (Charge("density", Declared(GaussianEvent(2.0)), "sums"),)
     )
     fields: dict[str, Any] = {
         "method": "dp-kps",
         "parameters": {"length": 10, "seed": 0, "vocabulary": "words.txt", "top_k": None},
-        "schema": releases.PublicSchema("note", "department", ("cardiology", "Übrige"), ("a", "b")),
+        "schema": PublicSchema("note", "department", ("cardiology", "Übrige"), ("a", "b")),
         "statement": replace(
             Statement.of(
                 plan,
@@ -58,10 +65,10 @@ def make(**changes: Any) -> releases.Release:
         "terms": ["heart attack", "größe", "मरीज़"],
         "noise_check": Facts((Fact("terms", 3, "vocabulary terms released"),), ("little",)),
     }
-    return releases.Release(**{**fields, **changes})
+    return Release(**{**fields, **changes})
 
 
-def load_release(path: Path | str) -> releases.Release:
+def load_release(path: Path | str) -> Release:
     """As a file; what a method makes of its content is tested in tests/methods/test_release_contents.py."""
     return read_release(Path(path))
 
@@ -73,7 +80,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def parts(made: releases.Release) -> tuple[Any, ...]:
+def parts(made: Release) -> tuple[Any, ...]:
     """All that is in it, to be compared."""
     arrays = {name: (each.dtype, each.shape, each.tobytes()) for name, each in made.arrays.items()}
     return made.method, dict(made.parameters), made.schema, made.statement, list(made.terms), made.noise_check, arrays
@@ -107,7 +114,7 @@ def test_what_is_saved_is_loaded(file: Path) -> None:
 
 
 def test_a_release_without_arrays_terms_or_labels_survives_too(tmp_path: Path) -> None:
-    bare = make(arrays={}, terms=[], noise_check=Facts(), schema=releases.PublicSchema())
+    bare = make(arrays={}, terms=[], noise_check=Facts(), schema=PublicSchema())
     bare.save(tmp_path / "bare")
     assert parts(load_release(tmp_path / "bare")) == parts(bare)
 
@@ -124,7 +131,7 @@ def test_the_digest_names_the_content_and_survives_the_file(file: Path) -> None:
     others = [
         make(method="other"),
         make(parameters={"length": 9}),
-        make(schema=releases.PublicSchema("text")),
+        make(schema=PublicSchema("text")),
         make(terms=["heart", "attack größe", "मरीज़"]),
         make(arrays={"density": np.zeros((2, 3))}),
     ]
@@ -210,8 +217,8 @@ FORMS = [TextForm(), TextForm(("subject", "body")), TextForm((), ("user", "agent
 def test_a_schema_survives_json(form: TextForm, labels: tuple[Any, ...]) -> None:
     columns = (Column("age", "integer", least=0, most=120), Column("unit", "category", values=("ICU", "ward")))
     for typed in ((), columns):
-        schema = releases.PublicSchema("text", "label" if labels else None, labels, (), typed, form)
-        back = releases.PublicSchema.from_json(json.loads(json.dumps(schema.to_json())))
+        schema = PublicSchema("text", "label" if labels else None, labels, (), typed, form)
+        back = PublicSchema.from_json(json.loads(json.dumps(schema.to_json())))
         assert back == schema
         assert [type(label) for label in back.labels] == [type(label) for label in labels]
 
@@ -280,7 +287,7 @@ def test_an_incomplete_or_wrong_manifest_is_refused(file: Path, change: Callable
         load_release(file)
 
 
-@pytest.mark.parametrize("version", [releases.FORMAT_VERSION + 1, releases.FORMAT_VERSION - 1, True, "1", None])
+@pytest.mark.parametrize("version", [FORMAT_VERSION + 1, FORMAT_VERSION - 1, True, "1", None])
 def test_an_unknown_version_is_refused_in_one_sentence(file: Path, version: object) -> None:
     rewrite_manifest(file, lambda manifest: manifest.update(format_version=version))
     with pytest.raises(ReleaseError, match=r"has format version .* reads 1\. Use the version"):
@@ -318,12 +325,12 @@ def test_a_missing_file_and_a_folder_are_clear_errors(tmp_path: Path) -> None:
 
 def test_the_noise_check_names_the_labels_of_its_lists() -> None:
     facts = Facts((Fact("terms", 3, "terms"), Fact("strong", (5, 7), "strong")))
-    assert make(noise_check=facts, schema=releases.PublicSchema("text", "ward", ("a", "b"))).noise_lines == [
+    assert make(noise_check=facts, schema=PublicSchema("text", "ward", ("a", "b"))).noise_lines == [
         "terms: 3",
         "strong: 5 for a, 7 for b",
     ]
     alone = Facts((Fact("strong", (5,), "strong"),))
-    assert make(noise_check=alone, schema=releases.PublicSchema()).noise_lines == ["strong: 5"]
+    assert make(noise_check=alone, schema=PublicSchema()).noise_lines == ["strong: 5"]
 
 
 def test_a_process_that_only_loads_a_release_ends_well(file: Path) -> None:
@@ -495,7 +502,7 @@ def test_a_member_that_is_there_twice_is_refused(file: Path) -> None:
 
 
 def test_a_member_that_no_hash_names_is_refused(file: Path) -> None:
-    strings = releases.strings_to_bytes({"a": ["b"]})
+    strings = strings_to_bytes({"a": ["b"]})
     write(file, {**members_of(file), "strings.json": strings}, hashed=False)
     with pytest.raises(ReleaseError, match=DAMAGED):
         read_release(file)
@@ -564,28 +571,28 @@ def test_numbers_that_nothing_else_can_hold_are_refused(file: Path, number: str)
 def test_arrays_whose_header_lies_are_refused(header: dict[str, Any]) -> None:
     text = json.dumps(header).encode()
     with pytest.raises(Exception):  # noqa: B017 - of whichever kind: the reader makes one error of all
-        releases.arrays_from_bytes(bytearray(len(text).to_bytes(8, "little") + text + bytes(8)))
+        arrays_from_bytes(bytearray(len(text).to_bytes(8, "little") + text + bytes(8)))
 
 
 @pytest.mark.parametrize("length", [0, 1 << 40, (1 << 64) - 1])
 def test_a_header_of_arrays_that_would_be_terabytes_is_refused(length: int) -> None:
     with pytest.raises(ValueError, match=r"."):
-        releases.arrays_from_bytes(bytearray(length.to_bytes(8, "little") + b"{}" * 50))
+        arrays_from_bytes(bytearray(length.to_bytes(8, "little") + b"{}" * 50))
 
 
 def test_lists_of_any_strings_survive() -> None:
     lists = {"": [], "texts": ['say "hi", [ok] \\', "\\", "", "\n\t\x00", "é 👩‍⚕️"], "more": [""]}
-    assert releases.strings_from_bytes(bytearray(releases.strings_to_bytes(lists)), most=LIMIT) == lists
-    assert releases.strings_from_bytes(bytearray(releases.strings_to_bytes({})), most=LIMIT) == {}
+    assert strings_from_bytes(bytearray(strings_to_bytes(lists)), most=LIMIT) == lists
+    assert strings_from_bytes(bytearray(strings_to_bytes({})), most=LIMIT) == {}
 
 
 @pytest.mark.parametrize("many", [["x" * MEGABYTE] * 100, [""] * 2_000_000], ids=["long", "many"])
 def test_more_strings_than_fit_are_refused_undecoded(many: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    data = bytearray(releases.strings_to_bytes({"term": many}))
-    assert len(releases.strings_from_bytes(data, most=4 * LIMIT)["term"]) == len(many)
+    data = bytearray(strings_to_bytes({"term": many}))
+    assert len(strings_from_bytes(data, most=4 * LIMIT)["term"]) == len(many)
     monkeypatch.setattr(json, "loads", None)
     with pytest.raises(ValueError, match="too long"):
-        releases.strings_from_bytes(data, most=LIMIT)
+        strings_from_bytes(data, most=LIMIT)
 
 
 @pytest.mark.parametrize(
@@ -617,7 +624,7 @@ def test_more_strings_than_fit_are_refused_undecoded(many: list[str], monkeypatc
 )
 def test_what_is_no_lists_of_strings_is_refused(written: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        releases.strings_from_bytes(bytearray(written.encode()), most=LIMIT)
+        strings_from_bytes(bytearray(written.encode()), most=LIMIT)
 
 
 def test_a_release_without_the_list_of_terms_is_refused(file: Path) -> None:

@@ -17,7 +17,8 @@ pytestmark = [
 
 
 def test_a_run_with_the_embedded_models_writes_texts_and_repeats_them_from_its_store(tmp_path: Path) -> None:
-    values = settings(tmp_path, llm="builtin", guide=True, records_per_label=1, max_tokens=20, document_type="note")
+    few = {"records_per_label": 1, "guide_candidates": 2, "max_tokens": 12}
+    values = settings(tmp_path, llm="builtin", guide=True, document_type="note", **few)
     first = run(values)
     assert first.missing == 0
     assert all(len(record.text.split()) > 2 for record in first.records)

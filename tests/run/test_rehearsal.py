@@ -61,7 +61,8 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Install:
     """Let a variant of word bags be installed; the settings of a run of it."""
 
     def installed(base: Any = WordBags, **changes: Any) -> dict[str, Any]:
-        wordbags.Variant = type("Variant", (base,), {"__module__": "wordbags", **changes})
+        undocumented = {**base.model_config, "use_attribute_docstrings": False}  # to look for them takes longest
+        wordbags.Variant = type("Variant", (base,), {"__module__": "wordbags", "model_config": undocumented, **changes})
         own = EntryPoint("word-bags", "wordbags:Variant", registry.GROUP)
         points = EntryPoints([*entry_points(group=registry.GROUP), own])
         monkeypatch.setattr(registry, "entry_points", lambda group: points.select(group=group))
