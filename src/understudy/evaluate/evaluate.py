@@ -73,8 +73,6 @@ class Tables:
     promised: tuple[float, float] | None = None
 
     def embedded(self, embedder: Embedder | None, listener: Listener) -> Tables:
-        if embedder is None:
-            return self
         return replace(
             self,
             synthetic=embedded(self.synthetic, embedder, listener, "synthetic"),
@@ -286,9 +284,9 @@ def _load_embedder(config: EvaluationConfig, folder: OutputFolder | None, engine
     same one. It reuses vectors that the folder's run has stored."""
     if config.embedder == "none":
         return None
+    private = None if folder is None else folder.make_private()  # a folder that cannot be made is an error at once
     embedder = catalog.load_embedder(config.embedder)
     require_trusted(embedder, trust_endpoint=config.trust_endpoint)
-    private = None if folder is None else folder.make_private()
     embedder = embedder_of_workers(config, remembering(embedder, private))
     require_same_vectors(engine, embedder)
     return embedder

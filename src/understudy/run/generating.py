@@ -31,7 +31,7 @@ from understudy.release import Release
 from understudy.release.statement import NOT_PRIVATE, Statement
 from understudy.run.job import FreeJob
 from understudy.run.outputs import OutputFolder
-from understudy.run.parts import Chat, Texts, Wanted
+from understudy.run.parts import Chat, Texts
 from understudy.run.session import GENERATED, Listener, Session
 from understudy.run.settings import ModelParameters
 from understudy.run.table import SyntheticTable
@@ -383,7 +383,7 @@ def write_texts(
     method, wanted = job.method, job.wanted
     uses = _uses(made, job, writing, session.folder.private, listener)
     held = method.available(made)
-    asked = _counts(wanted, made, method, uses, held, listener, capped=capped)
+    asked = _counts(made, job, uses, held, listener, capped=capped)
     counts = asked
     for use in uses:
         use.require(asked)
@@ -566,22 +566,15 @@ def load_chat(named: Chat, listener: Listener, paced: Callable[[float, int], Non
 
 
 def _counts(
-    wanted: Wanted,
-    made: Release,
-    method: Method,
-    uses: Sequence[Use],
-    available: Sequence[int] | None,
-    listener: Listener,
-    *,
-    capped: bool,
+    made: Release, job: FreeJob, uses: Sequence[Use], held: Sequence[int] | None, listener: Listener, *, capped: bool
 ) -> list[int]:
-    """Return the number of records of each label: as requested, or by default all that are available in the Release."""
-    labels = made.schema.label_set.size
-    if available is not None and not wanted.said:
-        return list(available)
+    """Return the number of records of each label: as requested, or all that the Release contains by default."""
+    method, wanted, labels = job.method, job.wanted, made.schema.label_set.size
+    if held is not None and not wanted.said:
+        return list(held)
     asked, total = wanted.counts(labels), wanted.records
     shared = [each for use in uses if total is not None and (each := use.share_out(total)) is not None]
-    if shared and available is None:
+    if shared and held is None:
         asked = shared[0]
     elif total is not None and (wanted.like_private or made.schema.topics) and labels > 1:
         if (found := label_counts(made) or method.label_counts(made)) is None:
@@ -589,9 +582,9 @@ def _counts(
         asked = like_counts(total, *found)
     elif total is not None and (weights := method.label_weights(made)) is not None:
         asked = in_proportion(total, weights)
-    if available is None:
+    if held is None:
         return asked
-    counts = [min(pair) for pair in zip(asked, available, strict=True)] if capped else asked
+    counts = [min(pair) for pair in zip(asked, held, strict=True)] if capped else asked
     if sum(counts) < sum(asked):
         listener.say(f"{sum(asked)} texts are requested, but the Release contains only {sum(counts)} of them.")
     return counts
