@@ -242,6 +242,8 @@ def test_a_source_that_cannot_be_used_is_one_clear_error(write, tmp_path, monkey
         {"record_columns": ["note"]},
         {"encoding": "klingon"},
         {"delimiter": ";;"},
+        {"delimiter": 5},
+        {"encoding": 5},
         {"delimiter": '"'},
         {"quotes": "double"},
         {"encoding": "utf\x00"},

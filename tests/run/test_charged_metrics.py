@@ -119,6 +119,12 @@ def test_a_cost_that_is_none_or_beyond_the_cap_is_refused_undrawn(tmp_path: Path
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
+def test_an_unknown_detector_is_named_before_the_charge(tmp_path: Path, made: OutputFolder) -> None:
+    with pytest.raises(ConfigError, match="no detector called 'names'"):
+        us.evaluate(tmp_path / "notes.csv", made.root, **options(tmp_path, detectors="names"))
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_run_that_was_killed_at_its_draw_goes_on_with_its_charge(
     tmp_path: Path, made: OutputFolder, monkeypatch: pytest.MonkeyPatch, when: str

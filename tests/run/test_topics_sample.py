@@ -29,7 +29,7 @@ from understudy.privacy.exact import round_up
 from understudy.privacy.mechanisms import SubsampledSum
 from understudy.privacy.plan import Charge
 from understudy.privacy.sample import SubsampledSums
-from understudy.release.statement import require_consistent
+from understudy.release.statement import Overstated, require_consistent
 from understudy.run import door as measuring
 from understudy.run.topics import FoundTopics
 
@@ -263,7 +263,7 @@ def test_a_test_that_the_sample_allows_is_not_denied(finished: Any) -> None:
     first = statement.to_markdown().splitlines()[2].partition(". It protects")[0]
     spent = round_up(statement.epsilon_at[float(statement.budget.delta)])  # type: ignore[union-attr]
     assert first == f"Method **topics**: {statement.budget} was booked, and epsilon {spent} at that delta was spent"
-    with pytest.raises(ValueError, match="better test"):
+    with pytest.raises(Overstated, match="better test"):
         require_consistent(replace(statement, power=0.011))
 
 

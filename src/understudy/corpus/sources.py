@@ -86,13 +86,14 @@ class Reading:
                 f"With a limit of {self.max_cell_bytes} bytes per cell, every row would be bad.",
                 "Set max_cell_bytes to at least 1.",
             )
-        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
+        one = isinstance(self.delimiter, str) and len(self.delimiter) == 1
+        if self.delimiter is not None and (not one or self.delimiter in '"\r\n'):
             raise ConfigError(f"{self.delimiter!r} cannot separate cells.", "Use one character, such as ';'.")
         if self.quotes not in (None, *get_args(Quotes)):
             raise ConfigError(f"Unknown value {self.quotes!r} for quotes.", f"Use {', '.join(get_args(Quotes))}.")
         try:
             name = codecs.lookup(self.encoding).name
-        except (LookupError, ValueError):
+        except (LookupError, TypeError, ValueError):
             problem = f"The encoding {self.encoding!r} is unknown."
             raise ConfigError(problem, "Use utf-8, latin-1 or the like.") from None
         # A stray byte in one row changes all later rows, or ends the reading, in encodings with shift states (ISO 2022,

@@ -5,15 +5,16 @@ from __future__ import annotations
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from understudy.base.errors import ConfigError, CorpusError, ModelError, ReleaseError
 from understudy.base.files import UnreadableText, cannot_read, read_lines
 from understudy.corpus import Corpus
+from understudy.corpus.secrets.detectors import Detector, make_detectors
 from understudy.evaluate.charged import ChargedMetrics, release_metrics
 from understudy.evaluate.metrics.fidelity import measure_fidelity
 from understudy.evaluate.metrics.leakage import measure_leakage
@@ -56,6 +57,7 @@ class Tables:
         recipient: unlabelled texts of the future user of a classifier.
         public: public texts whose strings may be in the synthetic ones.
         schema: a JSON schema that texts should fit.
+        detectors: of personal data that may be replayed.
         tuned: the language model in the Release of the synthetic ones, if available.
         promised: epsilon and delta of the synthetic texts, if their folder states them.
     """
@@ -66,12 +68,11 @@ class Tables:
     recipient: Sample | None
     public: tuple[str, ...]
     schema: JSONSchema | None
+    detectors: tuple[Detector, ...]
     tuned: TunedModel | None = None
     promised: tuple[float, float] | None = None
 
     def embedded(self, embedder: Embedder | None, listener: Listener) -> Tables:
-        if embedder is None:
-            return self
         return replace(
             self,
             synthetic=embedded(self.synthetic, embedder, listener, "synthetic"),
@@ -89,12 +90,22 @@ def embedded(sample: Sample, embedder: Embedder | None, listener: Listener, name
 
 
 def measure(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Evaluation:
-    chosen = [name for name in FAMILIES if name in config.metrics]
+    families: dict[str, tuple[str, Callable[..., Iterable[MetricValue]]]] = {
+        "fidelity": ("Measuring fidelity.", partial(measure_fidelity, schema=tables.schema)),
+        "utility": ("", partial(_utility, config=config, tables=tables, listener=listener)),
+        "leakage": (
+            "Looking for leaks.",
+            partial(measure_leakage, public=tables.public, promised=tables.promised, detectors=tables.detectors),
+        ),
+    }
+    chosen = [families[name] for name in FAMILIES if name in config.metrics]
     values: list[MetricValue] = []
     stages = len(chosen) + 1
-    for done, family in enumerate(chosen):
+    for done, (line, measure_family) in enumerate(chosen):
         listener.progress("evaluation", done, stages)
-        values += _of_family(family, config, real, tables, listener)
+        if line:
+            listener.say(line)
+        values += measure_family(real, tables.synthetic, holdout=tables.holdout, seed=config.seed)
     listener.progress("evaluation", len(chosen), stages)
     listener.say("Making a map of the texts.")
     overview = make_overview({REAL: real, SYNTHETIC: tables.synthetic}, seed=config.seed)
@@ -104,25 +115,20 @@ def measure(config: EvaluationParameters, real: Sample, tables: Tables, listener
     return Evaluation(tuple(values), overview, settings)
 
 
-def _of_family(
-    family: str, config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener
+def _utility(
+    real: Sample,
+    synthetic: Sample,
+    *,
+    holdout: Sample | None,
+    seed: int,
+    config: EvaluationParameters,
+    tables: Tables,
+    listener: Listener,
 ) -> Iterable[MetricValue]:
-    if family == "utility":
-        return _utility(config, real, tables, listener)
-    both: dict[str, Any] = {"holdout": tables.holdout, "seed": config.seed}
-    if family == "fidelity":
-        listener.say("Measuring fidelity.")
-        return measure_fidelity(real, tables.synthetic, schema=tables.schema, **both)
-    listener.say("Looking for leaks.")
-    both |= {"public": tables.public, "promised": tables.promised}
-    return measure_leakage(real, tables.synthetic, detectors=config.detectors, **both)
-
-
-def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Iterable[MetricValue]:
-    train, test = (real, tables.holdout) if tables.holdout is not None else real.halves(seed=config.seed)
-    trained_on = {SYNTHETIC: tables.synthetic, **tables.beside}
+    train, test = (real, holdout) if holdout is not None else real.halves(seed=seed)
+    trained_on = {SYNTHETIC: synthetic, **tables.beside}
     values: list[MetricValue] = []
-    if test.labels is not None and tables.synthetic.labels is not None:
+    if test.labels is not None and synthetic.labels is not None:
         listener.say("Training classifiers.")
         words_only = test.embeddings is None
         kinds = [kind for kind in config.classifiers if not words_only or kind in ("tf-idf", "encoder")]
@@ -132,27 +138,25 @@ def _utility(config: EvaluationParameters, real: Sample, tables: Tables, listene
             trained_on,
             kinds=[*kinds, "coral"] if tables.recipient is not None and not words_only else kinds,
             seeds=config.seeds,
-            seed=config.seed,
+            seed=seed,
             recipient=tables.recipient,
             encoder="builtin" if words_only else config.embedder,
         )
     if test.cells is not None and config.column_classifiers:
         listener.say("Training classifiers of columns.")
-        values += measure_columns(train, test, trained_on, seed=config.seed)
+        values += measure_columns(train, test, trained_on, seed=seed)
     if config.language_model:
         listener.say("Tuning a small language model.")
-        values += language.measure_language_model(train, test, trained_on, model=config.local_model, seed=config.seed)
+        values += language.measure_language_model(train, test, trained_on, model=config.local_model, seed=seed)
     if tables.tuned is not None:
         listener.say("Scoring real texts with the released language model.")
-        values += language.measure_released_model(
-            test, tables.tuned, seed=config.seed, trained_on=tables.holdout is None
-        )
+        values += language.measure_released_model(test, tables.tuned, seed=seed, trained_on=holdout is None)
     if config.shots and test.labels is not None and train.labels is not None:
         listener.say("Asking a language model with examples.")
         names = sorted({*train.labels, *test.labels})
         pools = {**trained_on, REAL: train}
         values += language.measure_in_context(
-            test, pools, label_names=names, model=config.local_model, shots=config.shots, seed=config.seed
+            test, pools, label_names=names, model=config.local_model, shots=config.shots, seed=seed
         )
     return values
 
@@ -248,6 +252,7 @@ def _read(job: Comparison, real: Corpus) -> Tables:
         recipient=None if recipient is None else sample(open_beside(recipient, made)),
         public=_lines(config.public_texts),
         schema=None if config.json_schema is None else JSONSchema(config.json_schema),
+        detectors=make_detectors(config.detectors if "leakage" in config.metrics else ()),
         promised=_promised(made.statement),
     )
 
@@ -279,9 +284,9 @@ def _load_embedder(config: EvaluationConfig, folder: OutputFolder | None, engine
     same one. It reuses vectors that the folder's run has stored."""
     if config.embedder == "none":
         return None
+    private = None if folder is None else folder.make_private()  # a folder that cannot be made is an error at once
     embedder = catalog.load_embedder(config.embedder)
     require_trusted(embedder, trust_endpoint=config.trust_endpoint)
-    private = None if folder is None else folder.make_private()
     embedder = embedder_of_workers(config, remembering(embedder, private))
     require_same_vectors(engine, embedder)
     return embedder

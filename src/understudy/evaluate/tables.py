@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,11 +61,12 @@ def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
         )
     kept.sort()
     names, columns = [canonical(label) for label in corpus.labels], corpus.schema.typed
-    return replace(
-        Sample.of_transcripts([text for _, text, _, _ in kept], corpus.schema.form),
+    return Sample(
+        tuple(text for _, text, _, _ in kept),
         labels=tuple(names[label] for _, _, label, _ in kept) if names else None,
         cells=np.array([own for *_, own in kept], np.int32).reshape(len(kept), len(columns)) if columns else None,
         columns=columns,
+        form=corpus.schema.form,
     )
 
 

@@ -39,7 +39,7 @@ from understudy.release import (
     arrays_from_bytes,
     strings_from_bytes,
 )
-from understudy.release.statement import MethodName, Statement, require_consistent
+from understudy.release.statement import MethodName, Overstated, Statement
 
 
 @dataclass(frozen=True)
@@ -176,10 +176,9 @@ def read_release(path: Path, *, max_bytes: int | None = None) -> Release:
     ReleaseError if the file is missing, not a Release, damaged, too large unpacked, or from a newer version.
     """
     with _opened(path, max_bytes) as (archive, fields):
-        manifest = _manifest(fields)
         try:
-            require_consistent(manifest.statement)
-        except ValueError:
+            manifest = _manifest(fields)
+        except Overstated:
             raise corrupt(path, "its statement promises more than its charges keep") from None
         hashes = manifest.sha256
         if archive.names - {MANIFEST} != set(hashes) or not {ARRAYS, TERMS} <= archive.names:
@@ -207,7 +206,7 @@ def require_readable(planned: Release) -> None:
         written = planned.manifest({})
         if len(written) > MOST_JSON_BYTES:
             raise ValueError("its manifest is too long")
-        require_consistent(_manifest(parse_json(written)).statement)
+        _manifest(parse_json(written))
     except Exception:  # any error of reading
         raise ConfigError(
             "A Release with these settings could not be loaded: its label set or a number of its plan is out of range.",

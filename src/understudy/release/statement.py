@@ -413,7 +413,8 @@ class Statement:
     def from_json(cls, fields: Mapping[str, Any]) -> Statement:
         """Read what :meth:`to_json` made. The fields are not trusted.
 
-        Raises ValueError or ConfigError if a field is missing, has the wrong type or is out of its range.
+        Raises ValueError or ConfigError if a field is missing, has the wrong type or is out of its range; Overstated if
+        the stated guarantee is stronger than its charges imply.
         """
         if not {"notes", "posterior_at", "trusted"} <= fields.keys():
             raise ValueError("a field is missing")
@@ -428,6 +429,7 @@ class Statement:
             raise ValueError("labels cannot be both found with noise and read from the data")
         if fields["private"] is not found.private:
             raise ValueError("its `private` field contradicts its seal")
+        require_consistent(found)
         return found
 
     def to_markdown(self, *, labelled: bool = True) -> str:
@@ -501,27 +503,31 @@ def require_readable_charges(charges: Sequence[Charge]) -> None:
         ) from None
 
 
+class Overstated(Exception):
+    """The stated guarantee is stronger than its charges imply. No ValueError, which pydantic would wrap."""
+
+
 def require_consistent(statement: Statement) -> None:
     """Check that the stated guarantee is not stronger than its charges imply: all charges that compose in closed form,
     and each of the others alone, as composing them is slow.
 
-    Raises ValueError if it is stronger.
+    Raises Overstated if it is stronger.
     """
     composition = Composition(tuple(charge.event for charge in statement.charges))
     if isinstance(statement.budget, SecretBudget):
         if not all(0 < prior <= posterior <= 1 for prior, posterior in statement.posterior_at.items()):
-            raise ValueError("a posterior is not a probability, or below its prior")
+            raise Overstated("a posterior is not a probability, or below its prior")
         if composition.failure or not all(
             isinstance(each, GaussianEvent | MixtureEvent) for each in composition.events
         ):
-            raise ValueError("a charge gives no guarantee for secrets")
+            raise Overstated("a charge gives no guarantee for secrets")
         own, mu = (float(statement.budget.prior), float(statement.budget.posterior)), composition.mu
         for prior, posterior in [*statement.posterior_at.items(), own]:
             if mu is not None and phi_bar(-normal_quantile(prior) - mu) > posterior * (1 + _ROUNDING):
-                raise ValueError("the charges compose to more than the statement says")
+                raise Overstated("the charges compose to more than the statement says")
         return
     if any(isinstance(event, MixtureEvent) for event in composition.events):
-        raise ValueError("a charge is for secrets, but the statement does not protect secrets")
+        raise Overstated("a charge is for secrets, but the statement does not protect secrets")
     least = max((event.epsilon for event in composition.events if isinstance(event, PureEvent)), default=0.0)
     zcdp = any(isinstance(event, ZCDPEvent) for event in composition.events)
     gaussians = Composition(tuple(event for event in composition.events if isinstance(event, GaussianEvent)))
@@ -530,13 +536,13 @@ def require_consistent(statement: Statement) -> None:
     figures = [(float(statement.budget.delta), float(statement.budget.epsilon)), *statement.epsilon_at.items()]
     for delta, epsilon in figures:
         if (closed if delta else composition).epsilon(delta) > epsilon * (1 + _ROUNDING):
-            raise ValueError("the charges compose to more than the statement says")
+            raise Overstated("the charges compose to more than the statement says")
         sampled = max((sampled_at(event, epsilon) for event in samples), default=0.0)
         if _pure_at(least, delta) > epsilon * (1 + _ROUNDING) or sampled > delta * (1 + _ROUNDING):
-            raise ValueError("one charge alone costs more than the statement says")
+            raise Overstated("one charge alone costs more than the statement says")
     power = max((sampled_power(event) for event in samples), default=0.0)
     if max(gaussians.power(FALSE_ALARMS), power) > statement.power * (1 + _ROUNDING):
-        raise ValueError("the charges allow a better test than the statement says")
+        raise Overstated("the charges allow a better test than the statement says")
 
 
 def sampled_at(event: SubsampledGaussianEvent, epsilon: float) -> float:
@@ -565,9 +571,7 @@ def _pure_at(epsilon: float, delta: float) -> float:
 def load_statement(path: Path) -> Statement:
     """Return the statement in ``statement.json``. ConfigError if it cannot be read."""
     try:
-        statement = Statement.from_json(read_json(path))
-        require_consistent(statement)
-        return statement
+        return Statement.from_json(read_json(path))
     except Exception:  # an untrusted file fails in many ways
         raise ConfigError(
             f"{path.name} cannot be read: it is damaged or is not a privacy statement.",

@@ -106,8 +106,7 @@ def _summary(
     """
     labels = tuple(text.label for text in texts if text.label is not None)
     cells = [text.cells for text in texts if text.cells is not None]
-    sample = Sample.of_transcripts([text.text for text in texts], form)
-    sample = replace(sample, labels=labels if len(labels) == len(texts) else None)
+    sample = Sample(tuple(each.text for each in texts), labels if len(labels) == len(texts) else None, form=form)
     if columns and len(cells) == len(texts):
         sample = replace(sample, cells=np.array(cells, np.int32), columns=columns)
     profile = profiles({SYNTHETIC: sample})

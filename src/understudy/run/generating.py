@@ -31,7 +31,7 @@ from understudy.release import Release
 from understudy.release.statement import NOT_PRIVATE, Statement
 from understudy.run.job import FreeJob
 from understudy.run.outputs import OutputFolder
-from understudy.run.parts import Chat, Texts, Wanted, no_label_counts
+from understudy.run.parts import Chat, Texts
 from understudy.run.session import GENERATED, Listener, Session
 from understudy.run.settings import ModelParameters
 from understudy.run.table import SyntheticTable
@@ -380,9 +380,10 @@ def write_texts(
         clear: replace everything that an earlier run wrote to the output folder by the Release's statement.
     """
     # 1. Ask the Release's additions how they take part, and how many texts of each label are made.
-    method, wanted, held = job.method, job.wanted, job.method.available(made)
+    method, wanted = job.method, job.wanted
     uses = _uses(made, job, writing, session.folder.private, listener)
-    asked = _counts(wanted, made, method, uses, listener, capped=capped)
+    held = method.available(made)
+    asked = _counts(made, job, uses, held, listener, capped=capped)
     counts = asked
     for use in uses:
         use.require(asked)
@@ -401,6 +402,7 @@ def write_texts(
 
     # 3. Begin: from here on the folder belongs to this run.
     condition = ", ".join(filter(None, (use.condition for use in uses)))
+    origin = _origin(made, method, writing, condition)
     _begin(session, made, condition, listener, clear=clear)
     for use in uses:
         for line in use.lines():
@@ -408,14 +410,13 @@ def write_texts(
 
     # 4. Write, choose and complete the texts, with their provenance.
     tools = GenerationTools(writer, embedder, model, chooser, wanted.seed, say=listener.say, progress=listener.progress)
-    origin = _origin(made, method, writing, condition)
     try:
         records = [
             replace(record, provenance={**record.provenance, **origin})
             for record in method.generate(made, counts, tools=tools)
         ]
     except NoText as error:
-        raise NoText(error.problem, _without_text(session, job.chat, made)) from None
+        raise NoText(error.problem, _without_text(session, job)) from None
     records, reading = _read(records, writing, writer, method)
     for use in reversed(uses):
         records = use.chosen(records, asked)
@@ -423,7 +424,7 @@ def write_texts(
     for use in reversed(uses):
         written = use.completed(written)
     if records and not written and writing.chat is not None and not method.needs.candidates:
-        raise NoText("The language model wrote no text at all.", _without_text(session, job.chat, made))
+        raise NoText("The language model wrote no text at all.", _without_text(session, job))
     if records and not written and method.needs.generation_model and clear:  # else the run was charged for the model
         raise NoText(
             "The tuned model wrote no text that can be used.",
@@ -533,11 +534,11 @@ def _check(named: Chat) -> str:
     return f"`understudy models check {named.llm}{f' --base-url {named.base_url}' if named.base_url else ''}`"
 
 
-def _without_text(session: Session, named: Chat, made: Release) -> str:
+def _without_text(session: Session, job: FreeJob) -> str:
     """Return what the user should do if a language model writes nothing: repeat the command, maybe with another
     model."""
-    check = f"Test the model with {_check(named)}; the same command then asks it again"
-    file = None if session.visible_folder is None else session.visible_folder.release_file(made.method)
+    check = f"Test the model with {_check(job.chat)}; the same command then asks it again"
+    file = None if session.visible_folder is None else session.visible_folder.release_file(job.method.name)
     if file is None or not file.exists():
         return f"{check}, free of charge."
     return f"{check}, and `understudy generate {file} --output ELSEWHERE` asks another model: both cost no budget."
@@ -565,25 +566,25 @@ def load_chat(named: Chat, listener: Listener, paced: Callable[[float, int], Non
 
 
 def _counts(
-    wanted: Wanted, made: Release, method: Method, uses: Sequence[Use], listener: Listener, *, capped: bool
+    made: Release, job: FreeJob, uses: Sequence[Use], held: Sequence[int] | None, listener: Listener, *, capped: bool
 ) -> list[int]:
     """Return the number of records of each label: as requested, or all that the Release contains by default."""
-    available, labels = method.available(made), made.schema.label_set.size
-    if available is not None and not wanted.said:
-        return list(available)
+    method, wanted, labels = job.method, job.wanted, made.schema.label_set.size
+    if held is not None and not wanted.said:
+        return list(held)
     asked, total = wanted.counts(labels), wanted.records
     shared = [each for use in uses if total is not None and (each := use.share_out(total)) is not None]
-    if shared and available is None:
+    if shared and held is None:
         asked = shared[0]
     elif total is not None and (wanted.like_private or made.schema.topics) and labels > 1:
         if (found := label_counts(made) or method.label_counts(made)) is None:
-            raise no_label_counts(method)
+            raise method.no_label_counts()
         asked = like_counts(total, *found)
     elif total is not None and (weights := method.label_weights(made)) is not None:
         asked = in_proportion(total, weights)
-    if available is None:
+    if held is None:
         return asked
-    counts = [min(pair) for pair in zip(asked, available, strict=True)] if capped else asked
+    counts = [min(pair) for pair in zip(asked, held, strict=True)] if capped else asked
     if sum(counts) < sum(asked):
         listener.say(f"{sum(asked)} texts are requested, but the Release contains only {sum(counts)} of them.")
     return counts

@@ -33,7 +33,6 @@ from understudy.models.machine import is_out_of_memory
 from understudy.privacy.measurement import Engine
 from understudy.privacy.plan import Plan
 from understudy.privacy.sealed import SYSTEM
-from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import Verdict
 from understudy.release import PublicSchema, Release
 from understudy.release.reading import require_readable
@@ -292,7 +291,8 @@ def _tell_plan(session: Session, job: Job, plan: Plan, listener: Listener) -> No
     listener.say(f"Protecting {protected}; the budget is {plan.budget}.")
     for line in job.decisions(plan).values():
         listener.say(line)
-    _tell(plan.forecast.verdict if session.noise.origin != "none" else None, listener, plan.unit)
+    if session.noise.origin != "none":
+        _tell(plan.usefulness, plan.forecast.verdict, listener)
     for warning in job.warnings:
         listener.warn(warning)
 
@@ -306,13 +306,12 @@ def _tell_made(made: Release, listener: Listener, *, skips: bool) -> None:
         listener.detail(line)
     for warning in made.noise_check.warnings:
         listener.warn(warning)
-    _tell(verdict, listener, made.statement.unit, spent=True)
+    _tell(made.statement.usefulness, verdict, listener)
     if skips and (made.noise_check.warnings or (verdict and verdict.level == "noise")):
         listener.say("If you expected more, see private/skipped_rows.json: do the declared labels match the data?")
 
 
-def _tell(verdict: Verdict | None, listener: Listener, unit: Unit, *, spent: bool = False) -> None:
-    sentence = verdict.sentence(spent=spent, unit=unit.kind) if verdict else ""
+def _tell(sentence: str, verdict: Verdict | None, listener: Listener) -> None:
     if verdict and verdict.level == "noise":
         listener.warn(sentence, sentence)
     elif sentence:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from understudy.corpus.secrets import SecretFinder
-from understudy.corpus.secrets.detectors import Detector, make_detectors
+from understudy.corpus.secrets.detectors import Detector
 from understudy.evaluate.metrics import require_evaluate
 from understudy.evaluate.metrics.disclosure import measure_disclosure
 from understudy.evaluate.metrics.intervals import (
@@ -102,10 +102,10 @@ PUBLIC = metric_named("pii_replayed_public")
 
 
 def measure_replay(
-    real: Sequence[str], others: Mapping[str, Sequence[str]], *, public: Sequence[str], detectors: Sequence[str]
+    real: Sequence[str], others: Mapping[str, Sequence[str]], *, public: Sequence[str], detectors: Sequence[Detector]
 ) -> list[MetricValue]:
     """Measure how much of the real texts' personal data occurs in other texts, by detector."""
-    return [each for detector in make_detectors(detectors) for each in _of_detector(detector, real, others, public)]
+    return [each for detector in detectors for each in _of_detector(detector, real, others, public)]
 
 
 def _of_detector(
@@ -140,7 +140,7 @@ def measure_leakage(
     *,
     holdout: Sample | None,
     public: Sequence[str] = (),
-    detectors: Sequence[str],
+    detectors: Sequence[Detector],
     seed: int,
     resamples: int = 200,
     promised: tuple[float, float] | None = None,
@@ -154,7 +154,7 @@ def measure_leakage(
     Args:
         holdout: real texts that were not used; None if there are none.
         public: public inputs whose strings may be in the synthetic texts: example texts, vocabulary terms.
-        detectors: of personal data; see :func:`~understudy.corpus.secrets.make_detectors`.
+        detectors: of personal data.
         promised: epsilon and delta of the synthetic texts, if they are known.
     """
     require_evaluate()

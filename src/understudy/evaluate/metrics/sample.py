@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,51 +21,51 @@ class Sample:
     """A random part of a table, with labels and embeddings. May be private, so its ``repr`` shows nothing.
 
     Args:
+        transcripts: the texts with the names of their parts, as language models see them.
         labels: canonical label strings, one per text; None for a table without labels.
         embeddings: ``Float32[len(texts), d]`` of unit length; None if not requested.
         cells: ``Int32[len(texts), len(columns)]``, cells of the typed columns; None without such.
-        parts: of each text, if texts have parts; the texts are then the words of the parts, without names.
-        form: the kinds of these parts.
+        form: the kinds of the texts' parts, if any.
     """
 
-    texts: tuple[str, ...]
+    transcripts: tuple[str, ...]
     labels: tuple[str, ...] | None = None
     embeddings: NDArray[np.float32] | None = None
     cells: NDArray[np.int32] | None = None
     columns: tuple[Column, ...] = ()
-    parts: tuple[tuple[Part, ...], ...] | None = None
     form: TextForm = PLAIN
 
     def __post_init__(self) -> None:
-        if self.labels is not None and len(self.labels) != len(self.texts):
+        if self.labels is not None and len(self.labels) != len(self):
             raise ValueError("expected one label per text")
-        if self.embeddings is not None and len(self.embeddings) != len(self.texts):
+        if self.embeddings is not None and len(self.embeddings) != len(self):
             raise ValueError("expected one embedding per text")
-        if self.cells is not None and self.cells.shape != (len(self.texts), len(self.columns)):
+        if self.cells is not None and self.cells.shape != (len(self), len(self.columns)):
             raise ValueError("expected one cell per text and column")
 
     def __len__(self) -> int:
-        return len(self.texts)
+        return len(self.transcripts)
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """Return the texts; of those with parts, the words of the parts, without names."""
+        return tuple(map(self.form.contents, self.transcripts)) if self.form else self.transcripts
+
+    @cached_property
+    def parts(self) -> tuple[tuple[Part, ...], ...] | None:
+        """Return the parts of each text; None if texts have no parts."""
+        return tuple(self.form.parse(text) or () for text in self.transcripts) if self.form else None
 
     def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Sample:
         """Return the texts at ``rows``, in that order."""
         places = np.asarray(rows, dtype=np.int64)
-        return Sample(
-            tuple(self.texts[row] for row in rows),
-            None if self.labels is None else tuple(self.labels[row] for row in rows),
-            None if self.embeddings is None else self.embeddings[places],
-            None if self.cells is None else self.cells[places],
-            self.columns,
-            None if self.parts is None else tuple(self.parts[row] for row in rows),
-            self.form,
+        return replace(
+            self,
+            transcripts=tuple(self.transcripts[row] for row in rows),
+            labels=None if self.labels is None else tuple(self.labels[row] for row in rows),
+            embeddings=None if self.embeddings is None else self.embeddings[places],
+            cells=None if self.cells is None else self.cells[places],
         )
-
-    @classmethod
-    def of_transcripts(cls, texts: Sequence[str], form: TextForm) -> Sample:
-        """Return a sample of texts with their parts, if ``form`` has parts."""
-        if not form:
-            return cls(tuple(texts))
-        return cls(tuple(map(form.contents, texts)), parts=tuple(form.parse(text) or () for text in texts), form=form)
 
     @property
     def shapes(self) -> Iterator[tuple[str, tuple[str, ...], NDArray[np.int64]]]:
@@ -83,11 +83,6 @@ class Sample:
         for name in self.form.names:
             own = [part.content for part in parts if part.name == name and not part.tool]
             yield f"words of {name}", (), _numbers(len(split_words(text)) for text in own)
-
-    @property
-    def transcripts(self) -> tuple[str, ...]:
-        """Return the texts with the names of their parts, as language models see them."""
-        return self.texts if self.parts is None else tuple(map(self.form.render, self.parts))
 
     def at_most(self, count: int, *, seed: int) -> Sample:
         """Return ``count`` random texts, in their order; all if there are no more."""

@@ -110,11 +110,11 @@ ODD = {
     "one text": sample(1, 3),
     "two texts": sample(2, 4),
     "fewer than clusters need": sample(99, 5),
-    "empty texts": replace(sample(30, 6), texts=("",) * 30),
-    "no words": replace(sample(30, 6), texts=("...",) * 30),
+    "empty texts": replace(sample(30, 6), transcripts=("",) * 30),
+    "no words": replace(sample(30, 6), transcripts=("...",) * 30),
     "all the same": alike("the same", "hip", 100),
     "all nothing": replace(alike("", "", 100), embeddings=np.zeros((100, 8), np.float32)),
-    "lone surrogates": replace(sample(25, 7), texts=("\ud800 x",) * 25),
+    "lone surrogates": replace(sample(25, 7), transcripts=("\ud800 x",) * 25),
 }
 
 
@@ -164,7 +164,7 @@ THINGS = ("router", "phone", "lamp", "printer", "invoice", "parcel", "password",
 
 
 def sample_of_parts(form: TextForm, records: list[list[Part]]) -> Sample:
-    return Sample.of_transcripts([form.render(parts) for parts in records], form)
+    return Sample(tuple(form.render(parts) for parts in records), form=form)
 
 
 def tickets(seed: int, *, related: bool = True) -> Sample:
