@@ -80,7 +80,7 @@ def test_an_answer_of_the_writer_is_judged_by_the_mean_vote_of_its_tokens(
     with torch.inference_mode():
         found = chat._decoder._model(torch.tensor([prompt + said]), output_hidden_states=True).hidden_states
     odds = (found[1][0, len(prompt) :] @ judge.weights).mean() + judge.bias
-    assert answer.sense == pytest.approx(float(odds.sigmoid()), abs=1e-4)
+    assert answer.sense == pytest.approx(float(odds), abs=1e-3)
     plain = LocalChat(shipped[0], name="tiny", device="cpu", dtype="float32")
     assert answers(plain, [request])[0].sense is None
 
@@ -90,7 +90,7 @@ def test_an_answer_is_judged_alike_alone_and_in_a_batch(shipped: tuple[Path, dic
     asked = [ChatRequest(Brief("note").messages, max_tokens=most, phrases=("knee",), sample=most) for most in (3, 5, 9)]
     asked += [ChatRequest(Brief("longer letter, of a doctor").messages, max_tokens=7, phrases=("knee", "pain"))]
     alone = [answers(chat, [each])[0].sense for each in asked]
-    assert [each.sense for each in answers(chat, asked)] == pytest.approx(alone, abs=1e-4)
+    assert [each.sense for each in answers(chat, asked)] == pytest.approx(alone, abs=1e-3)
 
 
 @pytest.fixture(scope="module")

@@ -332,7 +332,7 @@ class _Row:
             finish_reason=reason if text.strip() else "empty",
             prompt_tokens=len(self.prompt.tokens),
             completion_tokens=len(self.answer) + (reason == "stop" and not cuts),
-            sense=1 / (1 + math.exp(-fmean(self.votes))) if self.votes else None,
+            sense=fmean(self.votes) if self.votes else None,
         )
 
 

@@ -57,8 +57,8 @@ class Completion:
     ``finish_reason`` is ``stop`` (complete), ``length`` (cut at ``max_tokens``), ``empty`` (no text, as of reasoning
     models that run out of tokens), ``filtered`` (a content filter withheld the text) or ``failed`` (no answer after all
     retries). Only the first two have a text. ``error`` says why there is none, without quoting prompt or answer, if
-    asking again later may give one. ``sense`` is the probability, as the built-in writer judges it, that a reader takes
-    the answer for a sensible text of its kind (:class:`understudy.models.writer.Judge`); None if unknown.
+    asking again later may give one. ``sense`` is the logarithm of the odds, as the built-in writer judges them, that a
+    reader takes the answer for a sensible text of its kind (:class:`understudy.models.writer.Judge`); None if unknown.
     """
 
     text: str

@@ -152,7 +152,7 @@ class Writer:
                 "prompt": "writer" if self.trained else self.template.sha256[:12],
                 "model": public_name(asker.chat.model_id),
                 "finish": answer.finish_reason,
-                **({} if answer.sense is None else {"sense": round(answer.sense, 2)}),
+                **({} if answer.sense is None else {"sense": round(1 / (1 + math.exp(-answer.sense)), 2)}),
                 **({} if self.form is None and tries[index] == samples else {"asked": tries[index]}),
                 **({"fault": faults[index]} if index in faults else {}),
             }
@@ -408,7 +408,7 @@ class Asker:
         return "" if self._done or not self._problems else self._problems.most_common(1)[0][0]
 
 
-_SENSIBLE, _SECOND_THOUGHTS = 0.5, 2  # a text that is less sensible is asked for again, so many times
+_SENSIBLE, _SECOND_THOUGHTS = 0.0, 2  # a text that is less sensible is asked for again, so many times
 
 
 _REPETITIVE = 0.6  # share of distinct words below which an answer is repetitive
@@ -432,7 +432,7 @@ def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] =
     if any(_runs(words) & _runs(split_words(turn.content)) for turn in prompt if turn.role == "assistant"):
         score /= 2
     if answer.sense is not None:
-        score = SHARE_WORTH * score + PHRASE_WORTH * counted + math.log(answer.sense / (1 - answer.sense))
+        score = SHARE_WORTH * score + PHRASE_WORTH * counted + answer.sense
     return not answer.blank, score, answer.finish_reason == "stop"
 
 

@@ -247,9 +247,9 @@ def test_the_built_in_writer_is_asked_for_the_rarest_phrases_and_pairs_of_them()
 
 
 def test_of_answers_that_keep_their_phrases_the_most_sensible_is_kept() -> None:
-    odd = Completion("My rash. Times are fever bad.", "stop", sense=0.1)
-    plain = Completion("The rash came with a fever.", "stop", sense=0.7)
-    bare = Completion("The doctor will see you now.", "stop", sense=0.8)  # without its phrases
+    odd = Completion("My rash. Times are fever bad.", "stop", sense=-2.2)
+    plain = Completion("The rash came with a fever.", "stop", sense=0.85)
+    bare = Completion("The doctor will see you now.", "stop", sense=1.4)  # without its phrases
     answers = [odd, plain, bare, odd, odd]
     (record,) = write(FakeChat(lambda _request: answers.pop(0)), SEEDS[:1], more={"trained": True})
     assert (record.text, record.provenance["sense"]) == (plain.text, 0.7)
@@ -258,7 +258,7 @@ def test_of_answers_that_keep_their_phrases_the_most_sensible_is_kept() -> None:
 
 def test_a_text_that_the_writer_itself_finds_senseless_is_asked_for_around_other_phrases() -> None:
     seed = Seed(("when", "mastercard", "get", "pin", "accepted"), 0)
-    odd, plain = (Completion(text, "stop", sense=sense) for text, sense in (("My pin.", 0.1), ("Here is my pin.", 0.7)))
+    odd, plain = (Completion(text, "stop", sense=sense) for text, sense in (("My pin.", -2), ("Here is my pin.", 1)))
     for before, asked in ((0, 3), (3, 4), (4, 5), (5, 5)):
         answers = [odd] * before + [plain] * (5 - before)
         chat = FakeChat(lambda _request, left=answers: left.pop(0))  # type: ignore[misc]
