@@ -86,8 +86,8 @@ class Reading:
                 f"With a limit of {self.max_cell_bytes} bytes per cell, every row would be bad.",
                 "Set max_cell_bytes to at least 1.",
             )
-        one = isinstance(self.delimiter, str) and len(self.delimiter) == 1
-        if self.delimiter is not None and (not one or self.delimiter in '"\r\n'):
+        single = isinstance(self.delimiter, str) and len(self.delimiter) == 1
+        if self.delimiter is not None and (not single or self.delimiter in '"\r\n'):
             raise ConfigError(f"{self.delimiter!r} cannot separate cells.", "Use one character, such as ';'.")
         if self.quotes not in (None, *get_args(Quotes)):
             raise ConfigError(f"Unknown value {self.quotes!r} for quotes.", f"Use {', '.join(get_args(Quotes))}.")

@@ -351,14 +351,6 @@ class Method(ABC):
         """Return whether a Release estimates each label's number of records (:meth:`label_counts`)."""
         return type(self).label_counts is not Method.label_counts
 
-    def no_label_counts(self) -> ConfigError:
-        """Return the error for labels that should follow counts that a Release does not contain."""
-        sizes = ", or --label-sizes noisy" if "label_sizes" in self.dump() else ""
-        return ConfigError(
-            f"A Release of {self.name} with these settings contains no label counts (like_private).",
-            f"Leave --like-private out, or release with --guide{sizes}.",
-        )
-
     def label_counts(self, release: Release) -> tuple[Sequence[float], float] | None:
         """Return noisy numbers proportional to each label's records, and the standard deviation of the noise; None if
         unknown."""

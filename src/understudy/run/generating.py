@@ -31,7 +31,7 @@ from understudy.release import Release
 from understudy.release.statement import NOT_PRIVATE, Statement
 from understudy.run.job import FreeJob
 from understudy.run.outputs import OutputFolder
-from understudy.run.parts import Chat, Texts
+from understudy.run.parts import Chat, Texts, no_label_counts
 from understudy.run.session import GENERATED, Listener, Session
 from understudy.run.settings import ModelParameters
 from understudy.run.table import SyntheticTable
@@ -578,7 +578,7 @@ def _counts(
         asked = shared[0]
     elif total is not None and (wanted.like_private or made.schema.topics) and labels > 1:
         if (found := label_counts(made) or method.label_counts(made)) is None:
-            raise method.no_label_counts()
+            raise no_label_counts(method)
         asked = like_counts(total, *found)
     elif total is not None and (weights := method.label_weights(made)) is not None:
         asked = in_proportion(total, weights)

@@ -21,7 +21,7 @@ from understudy.methods.usual import judged
 from understudy.privacy.plan import Plan
 from understudy.release.statement import require_readable_charges
 from understudy.run import defaults, settings
-from understudy.run.parts import Chat, PrivateModel, Promise, PublicEmbedder, Table, Texts, Wanted
+from understudy.run.parts import Chat, PrivateModel, Promise, PublicEmbedder, Table, Texts, Wanted, no_label_counts
 from understudy.run.session import Lasting
 from understudy.run.settings import RunConfig
 from understudy.schema.labels import LabelSet
@@ -65,7 +65,7 @@ class FreeJob:
         self.wanted = config.part(Wanted)
         labelled = (config.label is not None or labels > 1) and not additions
         if generates and self.wanted.like_private and labelled and not self.method.counts_labels:
-            raise self.method.no_label_counts()
+            raise no_label_counts(self.method)
         if generates:
             self.wanted.require(self.method, labels=labels, additions=additions)
         self.texts = Texts(config.part(WritingParameters), form, config.record_columns, foreign)
@@ -152,9 +152,7 @@ class Job(FreeJob):
 
     @cached_property
     def _declared_plan(self) -> Plan:
-        plan = self._plan(self._facts)
-        require_readable_charges(plan.charges)
-        return plan
+        return self._plan(self._facts)
 
     def _plan(self, facts: PublicFacts) -> Plan:
         def plan_method(rest: Any) -> Plan:
@@ -169,7 +167,9 @@ class Job(FreeJob):
         plan_rest: Callable[[Any], Plan] = plan_method
         for addition in reversed(self.additions):  # each takes its share and leaves the rest to the earlier ones
             plan_rest = partial(addition.plan, facts, plan_rest)
-        return plan_rest(self.promise.budget)
+        plan = plan_rest(self.promise.budget)
+        require_readable_charges(plan.charges)
+        return plan
 
     def decisions(self, plan: Plan) -> dict[str, str]:
         """Return a line for the user about each default that was decided from public facts."""

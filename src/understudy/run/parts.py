@@ -123,6 +123,15 @@ def no_data() -> ConfigError:
     )
 
 
+def no_label_counts(method: Method) -> ConfigError:
+    """Return the error for labels that should follow counts that a Release does not contain."""
+    sizes = ", or --label-sizes noisy" if "label_sizes" in method.dump() else ""
+    return ConfigError(
+        f"A Release of {method.name} with these settings contains no label counts (like_private).",
+        f"Leave --like-private out, or release with --guide{sizes}.",
+    )
+
+
 class Chat(settings.ModelParameters, settings.PlanParameters, use_attribute_docstrings=False):
     """The language model that writes the texts, with its settings; prices are halved for batches."""
 

@@ -408,7 +408,7 @@ class Asker:
         return "" if self._done or not self._problems else self._problems.most_common(1)[0][0]
 
 
-_SENSIBLE, _SECOND_THOUGHTS = 0.0, 2  # a text that is less sensible is asked for again, so many times
+_SENSIBLE, _SECOND_THOUGHTS = 0.0, 2  # log-odds below which a text is asked for again, so many times
 
 
 _REPETITIVE = 0.6  # share of distinct words below which an answer is repetitive
