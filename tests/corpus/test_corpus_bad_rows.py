@@ -40,6 +40,7 @@ BAD_JSON = {
     BadRow.NULL_LABEL: [{"ward": None, "note": SECRET}, {"ward": ""}],
     BadRow.UNKNOWN_LABEL: [{"ward": SECRET}, {"ward": 1}, {"ward": [SECRET]}, {"ward": {}}],
     BadRow.NULL_OWNER: [{"who": None, "note": SECRET}, {"who": [SECRET]}],
+    BadRow.INEXACT_OWNER: [{"who": 9007199254740992.0}, {"who": -1e17}],
     BadRow.INVALID_JSON: [
         b'{"note": "Zebra-quux", "ward"', b"Zebra-quux", b'{"note": "Zebra-quux", "note": "x", "ward": "a"}',
         b'{"note": "Zebra-quux", "x": NaN}', b"[" * 50_000, b'{"note": "Zebra-quux", "x": ' + b"9" * 5000 + b"}",

@@ -107,6 +107,20 @@ def test_columns_in_the_names_of_folders_are_labels_owners_and_parts_of_records(
         assert rows_of(again) == rows_of(labelled)
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_how_many_files_a_folder_has_does_not_show_in_the_layout(tmp_path: Path, ending: str) -> None:
+    """A record of an owner with a folder decides it; the Release stores the layout."""
+    content = {"csv": "sep=;\nnote;n\n{};1\n", "jsonl": '{{"note": "{}"}}\n', "parquet": "{}"}[ending]
+    only = put(tmp_path / "data", f"owner=ann/0.{ending}", content.format("ache"))
+    named = [str(tmp_path / "data"), str(tmp_path / "data/*/*"), [str(only), str(tmp_path / "data/owner=*/*")]]
+    before = [read_corpus(each, text="note").layout for each in named]
+    put(tmp_path / "data", f"owner=bob/0.{ending}", content.format("burn"))
+    assert [read_corpus(each, text="note").layout for each in named] == before
+    assert {layout.columns for layout in before} == {()}
+    of_file = {"csv": ("note", "n"), "jsonl": (), "parquet": ("note",)}[ending]
+    assert read_corpus(only, text="note").layout.columns == of_file
+
+
 def test_a_column_in_the_names_of_folders_counts_before_the_files_own(tmp_path: Path) -> None:
     path = tmp_path / "year=2023" / "a.parquet"
     path.parent.mkdir()

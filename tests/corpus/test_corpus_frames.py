@@ -230,3 +230,15 @@ def test_a_series_holds_texts_and_no_paths_whatever_they_look_like(make: str, tm
     source = pytest.importorskip("pandas").Series(texts) if make == "pandas" else np.array(texts)
     read = read_corpus(source, text="note")
     assert [text for batch in read.batches() for text in batch.texts] == texts
+
+
+def test_a_time_that_pandas_calls_missing_is_missing_in_its_rows_too() -> None:
+    """``to_dict`` keeps NaT, which is a ``datetime`` that has no day."""
+    pd = pytest.importorskip("pandas")
+    rows = pd.DataFrame({"note": ["a", "b"], "at": [pd.Timestamp(2024, 2, 1), None]}).to_dict("records")
+    for kind in ("date", "datetime"):
+        columns = {"at": {"kind": kind, "range": ["2024-01-01", "2024-12-31"], "bins": 12}}
+        (batch,) = read_corpus(rows, text="note", columns=columns).batches()
+        assert batch.cells is not None
+        assert batch.cells.tolist() == [[1], [12]]
+    assert texts_of(read_corpus(rows, record_columns=["note", "at"]))[1] == '{"note": "b", "at": null}'

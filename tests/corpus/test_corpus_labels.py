@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 
 import numpy as np
@@ -197,6 +198,21 @@ def test_an_owner_with_a_decimal_point_in_one_row_and_without_in_another_is_one_
     assert set(owners_of(write("t.jsonl", lines))) == {"7"}
     assert owners_of(write("t.csv", "t,o\nx,7\nx,7.0\nx, 7\n")) == ["7", "7", "7"]
     assert owners_of(pa.table({"t": ["x"] * 3, "o": [7.0, None, 7.5]}), on_bad_row="skip") == ["7", "7.5"]
+
+
+def test_an_owner_that_a_missing_one_makes_inexact_is_not_another_s():
+    """pandas makes one float of the two identifiers, as soon as a row has no owner."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"t": ["x", "y"], "o": [2**53 + 1, 2**53]})
+    assert owners_of(frame) == ["9007199254740993", "9007199254740992"]
+    frame = pd.concat([frame, pd.DataFrame({"t": ["z", "w"], "o": [None, 2**53 - 1]})])
+    assert owners_of(frame, on_bad_row="skip") == ["9007199254740991"]
+    with pytest.raises(CorpusError, match="several owners may look alike"):
+        owners_of(frame)
+    exact = [2**53 + 1, str(2**53), decimal.Decimal(2**53 + 3)]
+    assert owners_of([{"t": "x", "o": cell} for cell in exact]) == [str(2**53 + 1), str(2**53), str(2**53 + 3)]
+    for cell in (np.float32(2**60), decimal.Decimal("9007199254740993.5"), None, float("nan"), np.float32("nan"), ""):
+        assert owners_of([{"t": "x", "o": cell}], on_bad_row="skip") == []
 
 
 SPELLED = ["7", "7.00", "\uff17", "\u0667.0", "7\u200b", "\ufeff7", "\u00ad7"]

@@ -336,6 +336,12 @@ def test_a_nested_line_is_good_or_bad_whoever_reads_it(write, nested):
     assert seen == {("one", "a visitor") if nested <= MOST_NESTED else ("one",)}
 
 
+def test_rows_given_as_dicts_may_have_integers_of_any_length() -> None:
+    rows = [{"note": "one", "meta": 10**5000}, {"note": 10**5000, "meta": 1}]
+    corpus = read_corpus(rows, text="note", on_bad_row="skip")
+    assert (texts_of(corpus), len(corpus.identity(b"key").contents)) == (["one"], 2)
+
+
 def test_rows_given_as_dicts_may_nest_as_they_like(write):
     deep = []
     for _ in range(3000):

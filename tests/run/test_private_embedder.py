@@ -40,6 +40,20 @@ class ByNeighbour(WordEmbedder):
         return vectors
 
 
+class Overflowing(WordEmbedder):
+    """For one private text it has no numbers, as a model of half precision may."""
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors = super().embed(texts)
+        vectors[["Number 7." in text for text in texts]] = np.nan
+        return vectors
+
+
+class Short(WordEmbedder):
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return super().embed(texts) / 2
+
+
 class Silent:
     """It does not say whether texts stay on this machine."""
 
@@ -161,6 +175,22 @@ def test_charged_metrics_try_the_embedder_before_the_charge(made: Path, monkeypa
     evaluated(made)  # what is private needs no more than an embedder that may read the texts
     evaluated(made, charge_metrics="0.5", charged_classifiers="tf-idf")  # nor does what reads no vectors
     assert runs_charged(made / "ledger.sqlite") == 2
+
+
+@pytest.mark.parametrize("classifiers", ["tf-idf", "embedding"])
+def test_a_private_text_without_a_vector_fails_no_evaluation_after_its_charge(
+    made: Path, monkeypatch: pytest.MonkeyPatch, classifiers: str
+) -> None:
+    use_embedder(monkeypatch, Overflowing())
+    evaluated(made, metrics="fidelity,utility,leakage", charge_metrics="0.5", charged_classifiers=classifiers)
+    assert runs_charged(made / "ledger.sqlite") == 2
+
+
+def test_an_evaluation_needs_vectors_of_length_1(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All others count as no vector."""
+    use_embedder(monkeypatch, Short())
+    with pytest.raises(ModelError, match="length 1"):
+        evaluated(made)
 
 
 def test_evaluations_send_no_real_text_away_without_consent(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,7 @@ class BadRow(Enum):
     NULL_LABEL = "no label"
     UNKNOWN_LABEL = "unknown label"
     NULL_OWNER = "no owner"
+    INEXACT_OWNER = "inexact owner"
     SECRETS_TYPE = "secrets are not strings"
     CELL = "value outside a column's domain"
     QUOTES = "quotes do not pair up"

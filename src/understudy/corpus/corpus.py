@@ -6,7 +6,6 @@ import datetime
 import decimal
 import hashlib
 import json
-import math
 import re
 import weakref
 from collections import Counter
@@ -109,7 +108,8 @@ class Corpus:
     @property
     def layout(self) -> Layout:
         """Return the names of all columns in order, and the table's format. The layout of JSON lines and dicts has no
-        names: their only order of columns is that of the rows' keys, which is private."""
+        names: their only order of columns is that of the rows' keys, which is private. Nor has that of a folder, a
+        pattern or several files, since a single record may decide which file comes first."""
         return self._table.layout()
 
     def batches(self, batch_size: int = 4096) -> Iterator[Batch]:
@@ -366,9 +366,12 @@ class RowCheck:
         return self._schema.labels[index]
 
     def _read_owner(self, cell: object) -> str | BadRow:
-        owner = None if is_missing(cell) else as_type(cell, "string")
-        if not isinstance(owner, str):
+        owner = None if is_missing(cell) else as_type(cell, None)
+        if owner is None:
             return BadRow.NULL_OWNER
+        if isinstance(owner, float) and abs(owner) >= 2**53:
+            return BadRow.INEXACT_OWNER
+        owner = canonical(owner)
         # 7.0 is how 7 comes out of a column in which another row has no owner: so both are 7, and 7.00 is
         return self._string_problem(owner) or re.sub(r"^(-?[0-9]+)\.0+$", r"\1", one_spelling(owner))
 
@@ -401,7 +404,7 @@ def _record_text(cells: Sequence[object], positions: Sequence[tuple[str, int]]) 
 
 
 def _plain(value: object, depth: int = 0) -> object:
-    """Write NaN as null, and 3.0 as 3: a null in another row turns a column's integers into decimals.
+    """Write NaN and NaT as null, and 3.0 as 3: a null in another row turns a column's integers into decimals.
 
     Nesting deeper than ``MOST_NESTED`` is a ValueError: Python's limit depends on the caller.
     """
@@ -411,9 +414,9 @@ def _plain(value: object, depth: int = 0) -> object:
         if isinstance(value, dict):
             return {key: _plain(each, depth + 1) for key, each in value.items()}
         return [_plain(each, depth + 1) for each in value]
-    if isinstance(value, float):
-        return None if math.isnan(value) else whole(value)
-    return value
+    if not isinstance(value, str) and is_missing(value):
+        return None
+    return whole(value) if isinstance(value, float) else value
 
 
 def _spell(value: object) -> str:

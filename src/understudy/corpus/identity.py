@@ -101,6 +101,8 @@ class TextsHash:
         return said(text) if parts is None else [cell for part in parts for cell in said(part.content)]
 
 
+_LONGEST_INTEGER = 2000
+"""Bits of an integer that every Python spells in decimal digits."""
 _SIGNS = re.compile(r"[\W_]+")
 _ASCII_SIGNS = dict.fromkeys(code for code in range(128) if not chr(code).isalnum())  # ten times as fast
 MOST_CELLS = 512
@@ -181,4 +183,6 @@ def _joined(cells: object, depth: int = 0) -> str:
         cells = list(cells.values())
     if isinstance(cells, list | tuple):
         return "\t".join(_joined(cell, depth + 1) for cell in cells)
+    if isinstance(cells, int) and cells.bit_length() > _LONGEST_INTEGER:
+        return hex(cells)
     return str(cells)

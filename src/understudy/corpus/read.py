@@ -149,7 +149,7 @@ def _open_files(paths: Paths, schema: Schema, reading: Reading) -> OpenTable:
     if list(paths) == ["-"]:
         stdin = describe_file("-", "standard input", reading.format)
         temporary = spool_stdin(reading.private_dir)
-        found: Sequence[DataFile] = [replace(stdin, path=str(temporary))]
+        found: Sequence[DataFile] = [replace(stdin, path=str(temporary), named=True)]
     else:
         found = find_files(paths, format=reading.format)
         for path in (
@@ -168,9 +168,9 @@ def _open_files(paths: Paths, schema: Schema, reading: Reading) -> OpenTable:
         if temporary is not None:
             remove_spool(temporary)
         raise
-    layout = partial(_layout, found[0], schema, reading)
-    if len(found) > 1:  # which file comes first may depend on a single record
-        layout = partial(_layout_of_several, found[0].format, reading)
+    layout = partial(_declared_layout, found[0].format, reading)
+    if len(paths) == 1 and found[0].named:  # in a folder, a single record may decide which files there are
+        layout = partial(_layout, found[0], schema, reading)
     return OpenTable(schema, files.rows, found[0].format, files.pieces, temporary, found, reading.encoding, layout)
 
 
@@ -180,24 +180,21 @@ def _dates(schema: Schema) -> set[str]:
 
 def _layout(file: DataFile, schema: Schema, reading: Reading) -> Layout:
     """Return the layout of a file. JSON lines have no header, and the order of a line's keys is private."""
-    folders = tuple(name for name, _ in file.partitions)
     if file.format == "parquet":
         types = arrow.parquet_schema(file)
         dtypes, known = arrow.stated(arrow.pandas_dtypes(types), types, _dates(schema))
-        names = [name for name in arrow.column_names(types) if name not in folders]
-        return replace(typed_layout(known, dtypes, format="parquet"), columns=(*names, *folders))
-    quotes = reading.quotes or ("none" if file.format == "tsv" else "multiline")
-    names = []
-    delimiter = ","
+        return replace(typed_layout(known, dtypes, format="parquet"), columns=tuple(arrow.column_names(types)))
+    plain = _declared_layout(file.format, reading)
+    names: list[str] = []
     if file.format != "jsonl":
-        delimiter = csv_delimiter(file, reading)
+        plain = replace(plain, delimiter=csv_delimiter(file, reading))
         _, header = next(readers.without_exceptions(csv_header(file, reading), file.shown))
         names = [] if isinstance(header, CorpusError) else readers.as_asked(cast("Any", header), schema.columns)
-    return Layout((*dict.fromkeys(names), *folders), file.format, delimiter, reading.encoding, quotes)
+    return replace(plain, columns=tuple(dict.fromkeys(names)))
 
 
-def _layout_of_several(format: FileFormat, reading: Reading) -> Layout:  # noqa: A002
-    """Return the layout of several files: no header or schema of theirs, but only what is declared."""
+def _declared_layout(format: FileFormat, reading: Reading) -> Layout:  # noqa: A002
+    """Return the layout that is declared for files of this format, without any header or schema of theirs."""
     delimiter = reading.delimiter or ("\t" if format == "tsv" else ",")
     quotes = reading.quotes or ("none" if format == "tsv" else "multiline")
     return Layout((), format, delimiter, reading.encoding, quotes)

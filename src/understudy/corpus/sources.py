@@ -115,6 +115,7 @@ class DataFile:
         shown: what the user typed (the pattern, for a glob): errors quote this and not the file's own name.
         store: the address of its bucket or container; None on this machine.
         partitions: columns in the names of its folders.
+        named: whether the user named the file itself, and not a folder or pattern.
     """
 
     path: str
@@ -123,6 +124,7 @@ class DataFile:
     compression: Compression | None
     store: str | None = None
     partitions: Partitions = ()
+    named: bool = False
 
     @property
     def file_system(self) -> Any:
@@ -309,7 +311,7 @@ def _files_of(shown: str, format: str | None) -> list[DataFile]:  # noqa: A002
         above = _folders_above(paths) if store is None else _above(path.rpartition("/")[0] if base is None else base)
         refuse_versions(store, above, listed, shown)
     if base is None:
-        return [replace(file, store=store) for file in files]
+        return [replace(file, store=store, named=True) for file in files]
     return [
         replace(file, store=store, partitions=partitions(names_below(file.path, base)[:-1], shown)) for file in files
     ]

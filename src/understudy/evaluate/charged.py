@@ -26,9 +26,9 @@ from understudy.evaluate.metrics.results import ReleasedMetrics
 from understudy.evaluate.metrics.sample import Sample
 from understudy.evaluate.metrics.utility.classifiers import ACCURACY, kind_named
 from understudy.evaluate.metrics.value import REAL, SYNTHETIC, Interval, Metric, MetricValue, Setting, metric_named
-from understudy.evaluate.tables import Comparison
+from understudy.evaluate.tables import Comparison, unit_vectors
 from understudy.ledger.store import FILE, RunStore
-from understudy.models.embedder_checks import require_embeds_all, require_same_vectors, trusted_with_texts
+from understudy.models.embedder_checks import require_same_vectors, trusted_with_texts
 from understudy.models.types import Embedder
 from understudy.privacy.exact import EPSILONS
 from understudy.privacy.guarantee import Budget
@@ -373,8 +373,6 @@ def release_metrics(
         BudgetExceeded: if less than epsilon is left of the dataset's cap.
     """
     labels = [canonical(label) for label in corpus.labels]
-    if embedder is not None:
-        require_embeds_all(embedder)  # whether or not a classifier reads vectors: after the charge, other metrics do
     embedding = embedding_on(engine, embedder)
     names = wanted.classifiers if len(labels) > 1 and synthetic.labels is not None else ()
     classifiers = {name: _right(name, synthetic, labels, embedding, wanted.seed) for name in names}
@@ -446,7 +444,7 @@ def _right(name: str, synthetic: Sample, labels: Sequence[str], embedder: Embedd
     def right(batch: BoundedBatch) -> NDArray[np.bool_]:
         if not len(batch.texts):
             return np.zeros(0, dtype=np.bool_)
-        vectors = embedder.embed(list(batch.said)) if embedder is not None and kind.embeddings else None
+        vectors = unit_vectors(embedder, batch.said) if embedder is not None and kind.embeddings else None
         predicted = numbers[predict(Sample(tuple(batch.said), None, vectors))]
         return np.asarray(predicted == batch.labels, dtype=np.bool_)
 

@@ -31,12 +31,13 @@ from understudy.evaluate.tables import (
     open_beside,
     read_sample,
     reopened,
+    unit_vectors,
 )
 from understudy.methods.registry import method_of
 from understudy.methods.shared.decoding.structured import JSONSchema
 from understudy.methods.shared.decoding.tuned import TunedModel
 from understudy.models import catalog
-from understudy.models.embedder_checks import require_same_vectors, require_trusted
+from understudy.models.embedder_checks import require_embeds_all, require_same_vectors, require_trusted
 from understudy.models.types import Embedder
 from understudy.models.vectors import remembering
 from understudy.privacy.guarantee import Budget
@@ -86,7 +87,7 @@ def embedded(sample: Sample, embedder: Embedder | None, listener: Listener, name
     if embedder is None:
         return sample
     listener.say(f"Embedding {name} texts with {embedder.model_id}.")
-    return replace(sample, embeddings=embedder.embed(list(sample.texts)))
+    return replace(sample, embeddings=unit_vectors(embedder, sample.texts))
 
 
 def measure(config: EvaluationParameters, real: Sample, tables: Tables, listener: Listener) -> Evaluation:
@@ -280,13 +281,14 @@ def _open_engine(config: EvaluationConfig, folder: OutputFolder | None) -> Itera
 
 
 def _load_embedder(config: EvaluationConfig, folder: OutputFolder | None, engine: Engine | None) -> Embedder | None:
-    """Return the embedder; None if none is used. Checks that it may read the real texts, and that all workers have the
-    same one. It reuses vectors that the folder's run has stored."""
+    """Return the embedder; None if none is used. Checks that it may read the real texts, embeds any text, and is the
+    same on all workers. It reuses vectors that the folder's run has stored."""
     if config.embedder == "none":
         return None
     private = None if folder is None else folder.make_private()  # a folder that cannot be made is an error at once
     embedder = catalog.load_embedder(config.embedder)
     require_trusted(embedder, trust_endpoint=config.trust_endpoint)
+    require_embeds_all(embedder)
     embedder = embedder_of_workers(config, remembering(embedder, private))
     require_same_vectors(engine, embedder)
     return embedder

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from understudy.base.errors import ConfigError, CorpusError
 from understudy.base.files import disk_faults, require_path
@@ -25,6 +26,8 @@ from understudy.evaluate.synthetic import SyntheticFile
 from understudy.ledger.locking import is_in_use
 from understudy.ledger.store import begun_settings
 from understudy.methods.registry import load_release
+from understudy.methods.shared.evolution.embeddings import embed_texts, private_vectors
+from understudy.models.types import Embedder
 from understudy.privacy.sealed import SYSTEM
 from understudy.release import PublicSchema, Release
 from understudy.release.statement import Statement, load_statement
@@ -68,6 +71,13 @@ def read_sample(corpus: Corpus, *, at_most: int, seed: int) -> Sample:
         columns=columns,
         form=corpus.schema.form,
     )
+
+
+def unit_vectors(embedder: Embedder, texts: Sequence[str]) -> NDArray[np.float32]:
+    """Embed texts. Vectors that are not of length 1 (NaN included) become zero, as in a release: after the charge, a
+    private text must not decide whether an evaluation fails."""
+    vectors = embed_texts(embedder, list(texts))
+    return np.where(private_vectors(vectors).any(axis=1, keepdims=True), vectors, np.float32(0))
 
 
 class Named(NamedTuple):

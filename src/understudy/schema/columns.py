@@ -299,8 +299,9 @@ class Column:
             value = value.item()
         if self.kind in _TIMES and not is_missing(value):
             value = digits(value)
-        if self.marks and isinstance(value, int | float) and not is_missing(value) and canonical(value) in self.marks:
-            value = canonical(value)
+        if self.marks and isinstance(value, int | float) and not is_missing(value):
+            spelled = isinstance(value, float) or as_type(value, None) is not None  # an integer may be too long
+            value = canonical(value) if spelled and canonical(value) in self.marks else value
         if isinstance(value, str) and (self.format or self.marks):
             value = self._as_written(value)
         if is_missing(value):

@@ -7,6 +7,7 @@ labels are numbers, so does the string "1.0".
 
 from __future__ import annotations
 
+import datetime
 import decimal
 import json
 import math
@@ -79,10 +80,10 @@ class Places(dict[str, int]):
 
 
 def is_missing(value: object) -> bool:
-    """Return whether the cell of a label or owner is empty: null, NaN, or white space."""
+    """Return whether a cell is empty: null, NaN, NaT (pandas' missing time), or white space."""
     if isinstance(value, str):
         return not value or value.isspace()
-    return value is None or (isinstance(value, float) and math.isnan(value))
+    return value is None or (isinstance(value, float | np.generic | datetime.datetime) and bool(value != value))
 
 
 def as_type(value: object, label_type: LabelType | None) -> Label | None:

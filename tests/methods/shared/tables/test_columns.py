@@ -70,7 +70,7 @@ def test_every_cell_has_values_that_lie_in_it_and_missing_ones_have_their_own(co
             assert found == cell
             assert column.cell(str(value)) == cell
     assert column.sample(column.missing, generator) is None
-    for nothing in (None, "", " \t", float("nan")):
+    for nothing in (None, "", " \t", float("nan"), np.float32("nan"), np.datetime64("NaT")):
         assert column.cell(nothing) == column.missing == column.size - 1
     assert len({column.title(cell) for cell in range(column.size)}) == column.size
 
@@ -516,3 +516,4 @@ def test_amounts_beyond_a_range_are_its_ends_and_are_said_to_be() -> None:
 def test_a_mark_is_a_missing_cell_however_a_file_holds_it() -> None:
     column = Column("x", "integer", least=0, most=9, marks=("-1",))
     assert [column.cell(value) for value in ("-1", -1, -1.0, 1)] == [10, 10, 10, 1]
+    assert column.cell(10**5000) is None, "more digits than Python spells"
