@@ -125,6 +125,13 @@ def test_an_unknown_detector_is_named_before_the_charge(tmp_path: Path, made: Ou
     assert runs_charged(tmp_path / "ledger.sqlite") == 1
 
 
+def test_a_missing_language_model_is_named_before_the_charge(tmp_path: Path, made: OutputFolder) -> None:
+    wrong = options(tmp_path, metrics="utility", language_model=True, local_model=f"hf:{tmp_path}/nothing")
+    with pytest.raises(us.UnderstudyError):
+        us.evaluate(tmp_path / "notes.csv", made.root, **wrong)
+    assert runs_charged(tmp_path / "ledger.sqlite") == 1
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_run_that_was_killed_at_its_draw_goes_on_with_its_charge(
     tmp_path: Path, made: OutputFolder, monkeypatch: pytest.MonkeyPatch, when: str

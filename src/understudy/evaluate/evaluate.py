@@ -174,6 +174,8 @@ def evaluate(real: Corpus, job: Comparison, *, listener: Listener = SILENT) -> E
         if wanted is not None:
             config.require_ledger()
             wanted.require(real.schema)
+            if "utility" in config.metrics and (config.language_model or config.shots):
+                catalog.load_causal(config.local_model)  # only to learn whether it can be loaded
         tables = _read(job, real)
         embedder = _load_embedder(config, job.folder, engine)
         embedding = embedding_on(engine, embedder)
