@@ -15,7 +15,7 @@ import pytest
 from corpus_tables import texts_of
 
 import understudy as us
-from understudy.base.errors import ConfigError, UnderstudyError
+from understudy.base.errors import ConfigError, CorpusError, UnderstudyError
 from understudy.corpus import read_corpus
 
 TEXTS = ["The patient, born in 1952, was seen for chest pain.", "word " * 2000, "two\nlines", "Krebs", "and/or?", "."]
@@ -122,9 +122,12 @@ def test_a_column_whose_name_has_a_comma_is_one_column_by_its_exact_name(tmp_pat
         {name: ["router drops"]},
     ]
     for table in tables:
-        for text in (name, [name], f'"{name}"'):
+        known = () if table is rows or table == "t.jsonl" else (name,)  # the keys of a record are private
+        for text in (*known, [name], f'"{name}"'):
             assert texts_of(read_corpus(table, text=text)) == ["router drops"]
             assert us.check(table, text=text).usable
+    with pytest.raises(CorpusError, match="No row has the column 'a'"):
+        read_corpus([{"a,b": "x"}], text="a,b")
     assert us.check("t.csv", text=name, label="Department *", labels="a").usable
     made = us.run("t.csv", us.Budget(3, "1e-6"), text=name, llm="none", records=2, insecure_no_noise=True, output="o")
     assert made.folder is not None

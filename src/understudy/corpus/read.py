@@ -97,17 +97,22 @@ _TO_LIST = ("to_pylist", "to_list", "tolist")
 
 
 def exactly_named(source: object, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings, with column names that contain commas recognised as one column."""
+    """Return the settings, with column names that contain commas recognised as one column.
+
+    Only the header of a file named itself and the columns of a frame are looked at: the keys of a record are private,
+    and in a folder a single record may decide which file comes first.
+    """
     listed = {name: str(each) for name in _LISTS if isinstance(each := settings.get(name), str) and "," in each}
     names: Collection[object] = ()
     if not listed:
-        pass
-    elif isinstance(source, Sequence) and source and isinstance(source[0], Mapping):
-        names = source[0].keys()
-    elif isinstance(source, (str, os.PathLike, list, tuple)):
+        return dict(settings)
+    paths: Sequence[Any] = source if isinstance(source, (list, tuple)) else [source]
+    if all(isinstance(path, (str, os.PathLike)) for path in paths):
         reading = {name: settings[name] for name in ("format", "delimiter", "encoding") if settings.get(name)}
         with suppress(UnderstudyError):  # the table's opening says so
-            names = [name for name, _ in read_header(source, **reading)]
+            file = find_files(paths, format=reading.get("format"))[0]
+            if file.named and file.format != "jsonl":
+                names = [name for name, _ in _header(file, Reading(**reading))]
     else:
         names = next((list(found) for name in _NAMES if (found := getattr(source, name, None)) is not None), ())
     exact = {name: each if each in names else each.strip() for name, each in listed.items()}
