@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from understudy.base.errors import ConfigError, ReleaseError
-from understudy.privacy.events import GaussianEvent, PureEvent, SubsampledGaussianEvent, ZCDPEvent
+from understudy.privacy.events import GaussianEvent, PureEvent, SubsampledGaussianEvent, SubsampledPureEvent, ZCDPEvent
 from understudy.privacy.facts import Fact, Facts
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.mechanisms import Declared
@@ -527,6 +527,8 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
         {"charges": (Charge("density", Declared(SubsampledGaussianEvent(0.25, 0.999, 1)), "of a sample"),)},
         {"charges": (Charge("density", Declared(SubsampledGaussianEvent(0.25, 1.0, 9)), "of all"),)},
         {"charges": (Charge("density", Declared(PureEvent(7.0)), "sums"),), "budget": Budget(6, 0), "epsilon_at": {}},
+        {"charges": (Charge("density", Declared(PureEvent(3.0)), "sums"),), "power": 0.2, "epsilon_at": {}},
+        {"charges": (Charge("density", Declared(SubsampledPureEvent(7.0, 0.9, 2)), "of a sample"),)},
     ],
 )
 def test_a_statement_that_promises_more_than_its_charges_keep_is_refused(tmp_path: Path, lie: dict[str, Any]) -> None:

@@ -335,6 +335,45 @@ def test_a_statement_on_secrets_survives_json(options: dict[str, Any]) -> None:
     assert fields["neighbours"] == "remove all records that contain one secret"
 
 
+HALF = MixtureEvent(2.5, (((0.5, 3),),))
+SECRET_LIES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "budget": lambda fields: fields.update(budget={"prior": "1/100", "posterior": "101/10000"}),
+    "posterior": lambda fields: fields["posterior_at"][4].update(posterior=0.0101),
+    "power": lambda fields: fields.update(power_at_1_percent_false_alarms=0.0101),
+    "a little less power": lambda fields: fields.update(
+        power_at_1_percent_false_alarms=0.98 * fields["power_at_1_percent_false_alarms"]
+    ),
+}
+
+
+@pytest.mark.parametrize("releases", [1, 3, 40])
+@pytest.mark.parametrize("event", [GaussianEvent(4.0), HALF, MixtureEvent(9.0, (((1.0, 3),), ((0.25, 3),)))])
+@pytest.mark.parametrize("lie", SECRET_LIES.values(), ids=SECRET_LIES)
+def test_a_statement_on_secrets_is_not_stronger_than_its_charges(
+    event: GaussianEvent | MixtureEvent, releases: int, lie: Callable[[dict[str, Any]], object]
+) -> None:
+    charges = tuple(Charge(f"sums-{number}", Declared(event), "noisy sums") for number in range(releases))
+    plan = Plan("sec-pe", Unit("secret", 3), SecretBudget("1e-2", "0.9999"), charges)
+    made = statements.Statement.of(plan, public_inputs={}, labels_declared=True, dataset="clinic")
+    fields = made.to_json()
+    assert statements.Statement.from_json(fields) == made
+    lie(fields)
+    with pytest.raises(statements.Overstated, match="compose to more"):
+        statements.Statement.from_json(fields)
+
+
+def test_a_secret_is_in_no_more_records_than_its_charges_allow_for() -> None:
+    for m, event in (
+        (6, ALL_DRAWN),
+        (500, ALL_DRAWN),
+        (1, MixtureEvent(9.0, ())),
+        (1, MixtureEvent(9.0, (((0.5, 0),),))),
+    ):
+        with pytest.raises(statements.Overstated, match="more records"):
+            statements.Statement.from_json(secret_statement(event, m=m).to_json())
+    statements.Statement.from_json(secret_statement(ALL_DRAWN, m=6, incidence="public").to_json())  # fewer are there
+
+
 def test_the_posterior_is_stated_at_the_booked_prior_and_at_several_others() -> None:
     """All records drawn is mu-GDP: r(p) = Phi(Phi^-1(p) + mu)."""
     made = secret_statement(budget=SecretBudget("3e-4", "3e-3"))

@@ -387,7 +387,7 @@ def verify(
         path: an output folder, its shareable folder, a file in that, or the result of :func:`run`.
         key: the public key of the expected signer, received from the signer. None: only check whether the files
             changed since they were signed, not who signed them.
-        ledger: where the run may be booked; None: the default one.
+        ledger: where the run may be booked; the statement must say what it booked. None: the default one.
         max_release_bytes: the largest size that a Release may unpack to; None: the limit of :func:`load_release`.
 
     >>> us.verify(made).ok, us.verify(made).signature

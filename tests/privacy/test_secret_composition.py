@@ -18,7 +18,7 @@ from understudy.base.errors import ConfigError
 from understudy.privacy.events import Event, GaussianEvent, Inclusion, MixtureEvent, PureEvent, ZCDPEvent
 from understudy.privacy.guarantee import SecretBudget, normal_quantile, phi_bar
 from understudy.privacy.secrets.bounds import Draws, best_test, poisson_binomial
-from understudy.privacy.secrets.composition import calibrate, posterior, secret_split
+from understudy.privacy.secrets.composition import calibrate, in_parts, posterior, secret_split
 
 TEN_TIMES = SecretBudget("1e-4", "1e-3")
 ALWAYS: Inclusion = ((1.0, 1),)
@@ -74,6 +74,26 @@ LISTS: dict[str, list[Event]] = {
 def test_an_independent_accountant_finds_the_same(events: list[Event]) -> None:
     for prior, bound in zip(PRIORS, accountant_bounds(events), strict=True):
         assert bound == pytest.approx(posterior(events, prior), rel=1e-3)
+
+
+@pytest.mark.parametrize("events", LISTS.values(), ids=LISTS.keys())
+def test_parts_of_the_events_bound_the_posterior_from_below(events: list[Event]) -> None:
+    for prior in PRIORS:
+        found = max(posterior(part, prior) for part in in_parts(events))
+        assert found <= posterior(events, prior) * (1 + 1e-6)
+        assert found > (0.7 if len(set(events)) == 1 else 0.1) * posterior(events, prior)
+
+
+def test_parts_of_many_secrets_or_records_are_few() -> None:
+    many = mixture(3.0, *(((0.5, 10**6 - number),) for number in range(3000)), ((0.5, 2), (1.0, 10**6)))
+    ((), (part,)) = in_parts([many] * 5)
+    assert isinstance(part, MixtureEvent)
+    assert len(part.inclusion) == 1000
+    assert {sum(records for _, records in secret) for secret in part.inclusion} == {1000}
+    assert part.inclusion[-1] == ((0.5, 2), (1.0, 998))
+    assert part.noise_multiplier == 3.0
+    ((), *parts) = in_parts([mixture(3.0 + number, *many.inclusion) for number in range(100)])
+    assert sum(len(part.inclusion) for (part,) in parts if isinstance(part, MixtureEvent)) == 1000
 
 
 @pytest.mark.parametrize(("releases", "mu"), [(1, 0.1), (1, 4.0), (3, 1.0), (100, 0.1), (100, 4.0)])

@@ -9,7 +9,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,10 @@ from understudy.cli import main
 from understudy.ledger import Ledger
 from understudy.methods.additions.columns import release as columns_release
 from understudy.methods.additions.columns.distribution import Distribution
+from understudy.privacy.accountant import Composition
+from understudy.privacy.mechanisms import NoisySum
+from understudy.privacy.unit import Unit
+from understudy.release.statement import Statement
 from understudy.run import door as measuring
 from understudy.run import engine, pipeline
 from understudy.run.settings import run_config
@@ -72,6 +76,34 @@ def understudy(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str
         return Said(ended, out, err)
 
     return call
+
+
+def with_stated(file: Path, **changes: Any) -> Statement:
+    """Edit the statement of a Release file, as somebody who wants it to say something else."""
+    release = us.load_release(file)
+    replace(release, statement=replace(release.statement, **changes)).save(file)
+    return us.load_release(file).statement  # the file alone does not show it
+
+
+def with_more_noise(file: Path) -> Statement:
+    """Give a Release sixty times the noise, an epsilon of 0.1, and all figures that follow from them."""
+    stated = us.load_release(file).statement
+    charges = tuple(
+        replace(each, mechanism=replace(sums, noise_multiplier=60 * sums.noise_multiplier))
+        for each in stated.charges
+        if isinstance(sums := each.mechanism, NoisySum)
+    )
+    together = Composition(tuple(each.event for each in charges))
+    epsilons = {delta: together.epsilon(delta) for delta in stated.epsilon_at}
+    budget = us.Budget("0.1", stated.budget.delta)  # type: ignore[union-attr]
+    return with_stated(file, charges=charges, budget=budget, epsilon_at=epsilons, power=together.power(0.01))
+
+
+EDITS: dict[str, Callable[[Path], Statement]] = {
+    "noise and budget": with_more_noise,
+    "budget": lambda file: with_stated(file, budget=us.Budget("3.5", "1e-6")),
+    "unit": lambda file: with_stated(file, unit=Unit("owner", 5, "clinician")),
+}
 
 
 def run(values: Mapping[str, Any], **changes: Any) -> us.Result:

@@ -9,10 +9,18 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from clinic import TERMS, FakeChat, flags, prompt_file, rows, settings, write_csv
-from run_fixtures import Command, UseChat, run, runs_charged, stops_after_the_charge
+from run_fixtures import EDITS, Command, UseChat, run, runs_charged, stops_after_the_charge
 from server import FakeEndpoint, answer, error
 
-from understudy.base.errors import BudgetExceeded, ConfigError, CorpusError, LedgerError, ModelError, ResumeError
+from understudy.base.errors import (
+    BudgetExceeded,
+    ConfigError,
+    CorpusError,
+    LedgerError,
+    ModelError,
+    PrivacyError,
+    ResumeError,
+)
 from understudy.ledger import Ledger
 from understudy.methods.registry import load_release
 from understudy.models.types import ChatRequest, Completion
@@ -20,6 +28,7 @@ from understudy.privacy.accountant import gaussian_split
 from understudy.privacy.guarantee import Budget
 from understudy.privacy.unit import Unit
 from understudy.release import Release
+from understudy.release.statement import Statement
 from understudy.run import generating
 from understudy.run import pipeline as running
 from understudy.run.forecast import forecast
@@ -52,6 +61,22 @@ def test_a_finished_run_is_not_for_another_table(tmp_path: Path, finished: Calla
     with pytest.raises(ResumeError, match=r"dataset 'notes', and this command names 'letters'.*dataset notes"):
         run(values, data=str(other))
     run(values, data=str(other), dataset="notes")  # the same table, renamed
+    assert runs_charged(values["ledger"]) == 1
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_an_edited_release_is_not_taken_for_the_one_that_was_made(
+    tmp_path: Path, finished: Callable[..., dict[str, Any]], edit: Callable[[Path], Statement]
+) -> None:
+    values = finished(tmp_path)
+    file = tmp_path / "out" / "release" / "dp-kps.release"
+    before = file.read_bytes()
+    edit(file)
+    with pytest.raises(PrivacyError, match=r"not the one that this run made\. Delete it"):
+        run(values)
+    file.unlink()
+    run(values)
+    assert file.read_bytes() == before
     assert runs_charged(values["ledger"]) == 1
 
 

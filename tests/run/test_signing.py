@@ -15,18 +15,18 @@ from typing import Any
 
 import pytest
 from clinic import settings
-from run_fixtures import Command, runs_charged
+from run_fixtures import EDITS, Command, runs_charged, with_stated
 
 import understudy as us
-from understudy.base.errors import ConfigError
+from understudy.base.errors import ConfigError, PrivacyError
 from understudy.ledger import Ledger
 from understudy.release import signature
 from understudy.release.signature import MANIFEST, SIGNATURE, Manifest, Signer, create_keys, read_signed
-from understudy.release.statement import load_statement
+from understudy.release.statement import Statement, load_statement
 from understudy.run import pipeline
 from understudy.run.outputs import OutputFolder
 from understudy.run.settings import run_config
-from understudy.run.signing import verify
+from understudy.run.signing import manifest_of, verify
 
 WHO = "Jane Doe, data protection"
 
@@ -75,6 +75,42 @@ def test_a_key_verifies_a_folder_a_run_and_files(folder: Path, made: tuple[Path,
         found = us.verify(path, keys / "ours.pub")
         assert (found.ok, found.signature) == (True, "valid"), path
     assert ("ok", "ledger") in [row[:2] for row in us.verify(made[0], ledger=made[1]["ledger"]).rows]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        *EDITS.values(),
+        lambda file: with_stated(file, dataset="other"),
+        lambda file: with_stated(file, sealed=replace(us.load_release(file).statement.sealed, run_id="0" * 32)),  # type: ignore[type-var]
+    ],
+    ids=[*EDITS, "dataset", "run"],
+)
+def test_a_statement_that_is_not_what_the_ledger_booked_fails(
+    folder: Path, made: tuple[Path, dict[str, Any]], keys: Path, edit: Callable[[Path], Statement]
+) -> None:
+    ledger = made[1]["ledger"]
+    for name in (MANIFEST, SIGNATURE):
+        (folder / name).unlink()
+    stated = edit(folder / "dp-kps.release")
+    (folder / "statement.json").write_text(json.dumps(stated.to_json()), "utf-8")
+    (folder / "statement.md").write_text(stated.to_markdown(), "utf-8")
+    assert verify(folder).ok  # the files agree with each other
+    for path in (folder, folder / "dp-kps.release", folder / "statement.json"):
+        found = verify(path, ledger=ledger)
+        assert found.failed == ["ledger"]
+        assert "Rely on the ledger" in str(found)
+    (folder / "dp-kps.release").unlink()
+    assert verify(folder, ledger=ledger).failed == ["ledger"]
+    with pytest.raises(PrivacyError, match="ledger"):
+        manifest_of(stated, Signer.load(keys / "ours"), responsible=WHO, ledger=ledger)
+
+
+def test_a_named_ledger_that_is_another_one_shows_nothing(folder: Path, tmp_path: Path) -> None:
+    Ledger.create(tmp_path / "other.sqlite").close()
+    for ledger in (tmp_path / "other.sqlite", tmp_path / "nowhere.sqlite"):
+        found = verify(folder, ledger=str(ledger))
+        assert (found.ok, [each.state for each in found.findings if each.what == "ledger"]) == (True, ["unknown"])
 
 
 def test_without_the_key_it_is_said_that_nobody_is_known(folder: Path) -> None:

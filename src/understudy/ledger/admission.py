@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
 import sqlalchemy as sa
 
 from understudy.base.errors import BudgetExceeded, ConfigError, LedgerError
 from understudy.ledger import rows
-from understudy.ledger.values import Balance, Dataset, both, canonical_json, reading_fields, require_name
+from understudy.ledger.values import Balance, Dataset, both, reading_fields, require_name
 from understudy.privacy.accountant import BudgetFilter, CrossRunRule, Spending
 from understudy.privacy.exact import as_typed, round_up
 from understudy.privacy.guarantee import Budget, SecretBudget
-from understudy.privacy.plan import Plan, require_budget_of
+from understudy.privacy.plan import Plan, require_budget_of, terms
 from understudy.privacy.secrets.composition import SecretFilter
 from understudy.privacy.unit import Unit
 
@@ -146,7 +145,7 @@ def admit(connection: sa.Connection, name: str, plan: Plan, run_id: str | None) 
                 f"Resume with --dataset {owner}, or start over with --fresh (which charges again).",
             )
         same = (entry.method, entry.unit, entry.cost) == (plan.method, plan.unit, plan.budget)
-        if not same or _terms(entry.charges) != _terms([charge.to_json() for charge in plan.charges]):
+        if not same or terms(entry.charges) != terms(charge.to_json() for charge in plan.charges):
             raise LedgerError(
                 "This run was charged before, for other releases or with other noise.",
                 "Run with the settings it began with, or start over with --fresh (which charges again).",
@@ -180,11 +179,6 @@ def _spendings(connection: sa.Connection, dataset: Dataset) -> list[Spending]:
 def _spent(dataset: Dataset, history: list[Spending]) -> Budget | SecretBudget | None:
     with reading_fields():  # each may be valid, but not their sum
         return _filter(dataset).spent(history)
-
-
-def _terms(charges: Iterable[Mapping[str, Any]]) -> str:
-    """Return what two charges must have in common to be the same: everything but their explanations."""
-    return canonical_json([{key: value for key, value in charge.items() if key != "why"} for charge in charges])
 
 
 def _filter(dataset: Dataset) -> BudgetFilter | SecretFilter:

@@ -59,6 +59,11 @@ class Charge:
         return cls(fields["name"], mechanism, fields["why"])
 
 
+def terms(charges: Iterable[Mapping[str, Any]]) -> Any:
+    """Return what charges, as JSON fields, must have in common to be the same: everything but their explanations."""
+    return _plain([{name: value for name, value in charge.items() if name != "why"} for charge in charges])
+
+
 def charges_of(
     sums: Mapping[str, tuple[QuerySpec, str]],
     multipliers: Iterable[float],
@@ -281,7 +286,7 @@ def _any_boolean(value: Any) -> bool:
     return isinstance(value, bool)
 
 
-def _plain(fields: dict[str, Any]) -> Any:
+def _plain(fields: Any) -> Any:
     return json.loads(json.dumps(fields))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -14,12 +14,20 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainVa
 from understudy.base.errors import ConfigError, UnderstudyError
 from understudy.base.untrusted import Form, parse_json, read_form, read_json
 from understudy.privacy.accountant import Composition
-from understudy.privacy.events import GaussianEvent, MixtureEvent, PureEvent, SubsampledGaussianEvent, ZCDPEvent
+from understudy.privacy.events import (
+    GaussianEvent,
+    MixtureEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+    SubsampledPureEvent,
+    ZCDPEvent,
+)
 from understudy.privacy.exact import as_typed, in_a_hundred, round_up
-from understudy.privacy.guarantee import GDP, Budget, SecretBudget, normal_quantile, phi_bar
+from understudy.privacy.guarantee import GDP, Budget, SecretBudget
 from understudy.privacy.mechanisms import NEARER, SampledSum
-from understudy.privacy.plan import Charge, Plan, require_budget_of
+from understudy.privacy.plan import Charge, Plan, require_budget_of, terms
 from understudy.privacy.sealed import SYSTEM, NoiseOrigin, Seal, charge_of, moved_store
+from understudy.privacy.secrets.composition import in_parts, posterior
 from understudy.privacy.unit import Unit
 from understudy.privacy.verdict import Verdict
 
@@ -30,6 +38,7 @@ _SUBSAMPLED = (1e-9, 1e6)  # for which privacy loss distributions are computed q
 _MOST_SUBSAMPLED = 10**6
 _LEAST_SUBSAMPLED_NOISE = 0.01
 _MOST_RECORDS = 10**6  # of one secret; no plan has more
+_MOST_FIGURES = 20  # each is computed again
 _ROUNDING = 1e-6  # relative, on another machine
 
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
@@ -287,11 +296,13 @@ class Statement:
     epsilon_at: Annotated[
         Mapping[float, float],
         _pairs("delta", "epsilon"),
-        Field(alias="epsilon_at_delta", max_length=20),  # each is computed again
+        Field(alias="epsilon_at_delta", max_length=_MOST_FIGURES),
     ]
     power: Annotated[float, Field(alias="power_at_1_percent_false_alarms", ge=0, le=1 + 1e-9)]
     notes: tuple[str, ...] = ()
-    posterior_at: Annotated[Mapping[float, float], _pairs("prior", "posterior")] = field(default_factory=dict)
+    posterior_at: Annotated[Mapping[float, float], _pairs("prior", "posterior"), Field(max_length=_MOST_FIGURES)] = (
+        field(default_factory=dict)
+    )
     trusted: tuple[str, ...] = ()
     verdict: Verdict | None = None
     labels_found: bool = False
@@ -341,6 +352,14 @@ class Statement:
         ):
             raise moved_store("The stored noisy values do not match the charges of the plan.")
         return replace(self, sealed=shared.pop())
+
+    def is_of(
+        self, unit: Unit | None, budget: Budget | SecretBudget | None, charges: Iterable[Mapping[str, Any]]
+    ) -> bool:
+        """Return whether the statement has the unit, budget and charges (as JSON fields) that a run kept, or that the
+        ledger booked for it. Explanations of charges may differ."""
+        own = terms(charge.to_json() for charge in self.charges)
+        return (self.unit, self.budget) == (unit, budget) and own == terms(charges)
 
     @property
     def private(self) -> bool:
@@ -508,27 +527,23 @@ class Overstated(Exception):
 
 
 def require_consistent(statement: Statement) -> None:
-    """Check that the stated guarantee is not stronger than its charges imply: all charges that compose in closed form,
-    and each of the others alone, as composing them is slow.
+    """Check that the stated guarantee is not stronger than its charges imply, as far as that is quickly computed.
+
+    Composing all charges is slow. Those that compose in closed form are checked together, and each of the others alone;
+    for secrets, each of the charges' :func:`~understudy.privacy.secrets.composition.in_parts`. zCDP charges imply no
+    power of a test, so theirs is not checked.
 
     Raises Overstated if it is stronger.
     """
     composition = Composition(tuple(charge.event for charge in statement.charges))
     if isinstance(statement.budget, SecretBudget):
-        if not all(0 < prior <= posterior <= 1 for prior, posterior in statement.posterior_at.items()):
-            raise Overstated("a posterior is not a probability, or below its prior")
-        if composition.failure or not all(
-            isinstance(each, GaussianEvent | MixtureEvent) for each in composition.events
-        ):
-            raise Overstated("a charge gives no guarantee for secrets")
-        own, mu = (float(statement.budget.prior), float(statement.budget.posterior)), composition.mu
-        for prior, posterior in [*statement.posterior_at.items(), own]:
-            if mu is not None and phi_bar(-normal_quantile(prior) - mu) > posterior * (1 + _ROUNDING):
-                raise Overstated("the charges compose to more than the statement says")
+        _require_consistent_secrets(statement, statement.budget, composition)
         return
     if any(isinstance(event, MixtureEvent) for event in composition.events):
         raise Overstated("a charge is for secrets, but the statement does not protect secrets")
-    least = max((event.epsilon for event in composition.events if isinstance(event, PureEvent)), default=0.0)
+    pure = [event.epsilon for event in composition.events if isinstance(event, PureEvent)]
+    pure += [event.each for event in composition.events if isinstance(event, SubsampledPureEvent)]
+    least = max(pure, default=0.0)
     zcdp = any(isinstance(event, ZCDPEvent) for event in composition.events)
     gaussians = Composition(tuple(event for event in composition.events if isinstance(event, GaussianEvent)))
     samples = [event for event in composition.events if isinstance(event, SubsampledGaussianEvent)]
@@ -540,9 +555,30 @@ def require_consistent(statement: Statement) -> None:
         sampled = max((sampled_at(event, epsilon) for event in samples), default=0.0)
         if _pure_at(least, delta) > epsilon * (1 + _ROUNDING) or sampled > delta * (1 + _ROUNDING):
             raise Overstated("one charge alone costs more than the statement says")
-    power = max((sampled_power(event) for event in samples), default=0.0)
-    if max(gaussians.power(FALSE_ALARMS), power) > statement.power * (1 + _ROUNDING):
+    powers = [gaussians.power(FALSE_ALARMS), _pure_power(least), *map(sampled_power, samples)]
+    if max(powers) > statement.power * (1 + _ROUNDING):
         raise Overstated("the charges allow a better test than the statement says")
+
+
+def _require_consistent_secrets(statement: Statement, budget: SecretBudget, composition: Composition) -> None:
+    """Check the posteriors, the power, and ``max_records`` against the inclusion of sampled records.
+
+    ``max_records`` cannot be checked without sampling, as a charge's sensitivity is that of all records of a secret
+    together, nor with public incidence, where no secret may be in as many records.
+    """
+    if not all(0 < prior <= stated <= 1 for prior, stated in statement.posterior_at.items()):
+        raise Overstated("a posterior is not a probability, or below its prior")
+    if composition.failure or not all(isinstance(each, GaussianEvent | MixtureEvent) for each in composition.events):
+        raise Overstated("a charge gives no guarantee for secrets")
+    least = 1 if public_incidence(statement.charges) else statement.unit.max_records
+    for event in {each for each in composition.events if isinstance(each, MixtureEvent)}:
+        if max((sum(records for _, records in secret) for secret in event.inclusion), default=0) < least:
+            raise Overstated("a secret may be in more records than a charge allows for")
+    own, test = (float(budget.prior), float(budget.posterior)), (FALSE_ALARMS, statement.power)
+    for part in in_parts(composition.events):
+        for prior, stated in [*statement.posterior_at.items(), own, test]:
+            if posterior(part, prior) > stated * (1 + _ROUNDING):
+                raise Overstated("the charges compose to more than the statement says")
 
 
 def sampled_at(event: SubsampledGaussianEvent, epsilon: float) -> float:
@@ -566,6 +602,12 @@ def _pure_at(epsilon: float, delta: float) -> float:
         return epsilon + math.log1p(-delta) if delta < 1 else 0.0
     rest = math.exp(epsilon) - delta * (1 + math.exp(epsilon))
     return max(0.0, math.log(rest)) if rest > 0 else 0.0
+
+
+def _pure_power(epsilon: float) -> float:
+    """Return the power of a test with FALSE_ALARMS on randomised response."""
+    epsilon = min(epsilon, _LARGEST_EXPONENT)
+    return min(math.exp(epsilon) * FALSE_ALARMS, 1 - math.exp(-epsilon) * (1 - FALSE_ALARMS))
 
 
 def load_statement(path: Path) -> Statement:

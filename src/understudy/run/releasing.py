@@ -156,7 +156,9 @@ def _release_there(session: Session, job: Job, listener: Listener, *, resume: bo
         return None
     more = " (release --continue uses the rest of what was paid for)" if method.stopping_parameters else ""
     made = load_release(file, max_bytes=sys.maxsize)  # this run's
-    if {made.statement.sealed} != {Sealed.of(seal) for seal in session.store.seals()}:
+    kept = job.promise.unit, job.promise.budget, session.store.charges
+    seals = {Sealed.of(seal) for seal in session.store.seals()}
+    if {made.statement.sealed} != seals or not made.statement.is_of(*kept):
         raise PrivacyError(
             f"The Release in {session.folder.root.name} is not the one that this run made.",
             "Delete it and repeat the command, which makes it again from the stored values and charges nothing.",
@@ -167,8 +169,8 @@ def _release_there(session: Session, job: Job, listener: Listener, *, resume: bo
             f"{job.promise.dataset!r}.",
             f"Name another folder with --output, or, if it is the same table, --dataset {made.statement.dataset}.",
         )
-    kept, of = session.store.value(SOURCE), ""
-    if kept is not None and kept["places"].tobytes() != job.table.places(session.folder.root):
+    source, of = session.store.value(SOURCE), ""
+    if source is not None and source["places"].tobytes() != job.table.places(session.folder.root):
         if job.dataset is None:
             raise ResumeError(
                 f"The Release in {session.folder.root.name} was made from a table of the same name in another place.",

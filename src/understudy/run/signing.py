@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from understudy.base.display import plural, printable
-from understudy.base.errors import ConfigError, LedgerError, UnderstudyError
+from understudy.base.errors import ConfigError, LedgerError, PrivacyError, UnderstudyError
 from understudy.base.files import require_inside, require_path
 from understudy.methods.registry import load_release
 from understudy.release.signature import (
@@ -90,8 +90,10 @@ def manifest_of(statement: Statement, signer: Signer, *, responsible: str, ledge
 
 
 def booked_account(statement: Statement, ledger: str | None) -> Account | None:
-    """Return the present account of the statement's dataset; None if its ledger is not here or does not know the
-    run."""
+    """Return the present account of the statement's dataset; None if its ledger is not here.
+
+    Raises PrivacyError if that ledger did not book the statement's unit, budget and charges for its run.
+    """
     from understudy.ledger import Ledger, default_location
     from understudy.ledger.verbs import Account
 
@@ -101,10 +103,18 @@ def booked_account(statement: Statement, ledger: str | None) -> Account | None:
         with Ledger(ledger or default_location()) as book:  # no new ledger at a named location
             if book.id != statement.sealed.ledger_id:
                 return None
-            runs = {entry.run_id for entry in book.history(statement.dataset)}
-            return Account.of(book, statement.dataset) if statement.sealed.run_id in runs else None
+            history = book.history(statement.dataset) if book.dataset(statement.dataset) else []
+            entry = next((each for each in history if each.run_id == statement.sealed.run_id), None)
+            if entry is not None and statement.is_of(entry.unit, entry.cost, entry.charges):
+                return Account.of(book, statement.dataset)
     except LedgerError:
         return None
+    raise PrivacyError(
+        "The ledger that the statement names has not booked this run on this dataset."
+        if entry is None
+        else f"The ledger booked this run with {entry.cost}, and not with the statement's unit, budget and charges.",
+        "Rely on the ledger, and ask for the files that the run made.",
+    )
 
 
 @dataclass(frozen=True)
@@ -180,19 +190,18 @@ def verify(
             words = "its hashes, seal, charges, parameters and content agree with each other"
             try:
                 statement = load_release(file, max_bytes=max_release_bytes).statement
-                findings.append(Finding(file.name, "ok", words))
             except UnderstudyError as error:
                 findings.append(Finding(file.name, "failed", error.problem))
+            else:
+                findings += [Finding(file.name, "ok", words), *_booking(statement, ledger)]
     if only is None or only.startswith("statement."):
-        findings += _statements(folder, statement, signed=signature in ("valid", "unknown"))
+        findings += _statements(folder, statement, ledger, signed=signature in ("valid", "unknown"))
     if len(findings) == 1 and signature == "none":
         if only is None:
             raise ConfigError(
                 f"{named.name} is not the folder of a run.", "Name an output folder, or a file in its release/."
             )
         findings.append(Finding(only, "unknown", "this file alone cannot be checked"))
-    if statement is not None and booked_account(statement, ledger) is not None:
-        findings.append(Finding("ledger", "ok", "the ledger here has charged this run"))
     return Verification(signature, tuple(findings), signed)
 
 
@@ -234,8 +243,21 @@ def _spending(signed: Manifest) -> str:
     return f"{names} {spent} by all runs on dataset {signed.dataset}, of a cap of {cap}"
 
 
-def _statements(folder: Path, made: Statement | None, *, signed: bool) -> Iterator[Finding]:
-    """Yield findings on whether the two files of the statement agree with the Release."""
+def _booking(statement: Statement, ledger: str | None) -> Iterator[Finding]:
+    """Yield the finding on whether the ledger, if it is here, booked what the statement says."""
+    try:
+        account = booked_account(statement, ledger)
+    except PrivacyError as error:
+        yield Finding("ledger", "failed", f"{error.problem} {error.cure}")
+        return
+    if account is not None:
+        yield Finding("ledger", "ok", "the ledger here has charged this run with this unit, budget and charges")
+    elif ledger is not None and statement.private:
+        yield Finding("ledger", "unknown", "this is not the ledger that the statement names, or it cannot be read")
+
+
+def _statements(folder: Path, made: Statement | None, ledger: str | None, *, signed: bool) -> Iterator[Finding]:
+    """Yield findings on whether the two files of the statement agree with the Release; without one, with the ledger."""
     path, text = folder / "statement.json", folder / "statement.md"
     if not path.is_file():
         return
@@ -251,6 +273,8 @@ def _statements(folder: Path, made: Statement | None, *, signed: bool) -> Iterat
         yield Finding(path.name, "failed", "differs from the Release")
     else:
         yield Finding(path.name, "ok", words if made is None else f"{words}, as in the Release")
+    if made is None:
+        yield from _booking(statement, ledger)
     if not signed and text.is_file():  # another version of understudy may have signed other words
         with text.open("rb") as file:
             data = file.read(1 << 24).decode("utf-8", "replace")

@@ -18,8 +18,9 @@ from understudy.cli.output import show_json, show_table
 def verify(path: str, *, key: str | None, ledger: str | None, as_json: bool, max_release_bytes: int | None) -> None:
     """Check everything that the output folder PATH, or a file in its release/, shows about itself, and who signed it.
 
-    Without --key it checks hashes, charges, parameters, and whether files changed since they were signed. Only the
-    signer's public key shows who signed them.
+    Without --key it checks hashes, charges, parameters, and whether files changed since they were signed; if the
+    ledger is here that charged the run, also unit, budget and charges against it. Only the signer's public key shows
+    who signed them.
     """
     from understudy import api
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,6 +140,38 @@ def posterior(events: Sequence[Event], prior: Number) -> float:
         secrets = [_dominating(secrets)]
     most = max(map(of_one, secrets), default=0.0)
     return min(1.0, max(prior, most * (1 + DISCRETE_EXCESS) ** len(events)))
+
+
+_SECRETS, _DRAWS = 1000, 1000
+
+
+def in_parts(events: Sequence[Event]) -> list[tuple[Event, ...]]:
+    """Return parts of the events. :func:`posterior` of each takes a fraction of a second, and is at most that of all.
+
+    The Gaussian events are one part. Equal mixtures are another: the sum of T releases, on which a test may decide, is
+    one release with sqrt(T) times the noise and T times the records. For the releases of SecPE its posterior is about
+    1 % below that of all. Of many secrets the 1000 with the most expected draws count, and 1000 draws of each.
+
+    >>> from understudy.privacy.events import MixtureEvent
+    >>> in_parts([MixtureEvent(4.0, (((0.5, 2),),))] * 4)
+    [(), (MixtureEvent(noise_multiplier=8.0, inclusion=(((0.5, 8),),)),)]
+    """
+    mixtures = Counter(event for event in events if isinstance(event, MixtureEvent))
+    gaussians = tuple(event for event in events if not isinstance(event, MixtureEvent))
+    secrets = max(1, _SECRETS // max(1, len(mixtures)))
+    return [gaussians, *((_sum(event, count, secrets),) for event, count in mixtures.items())]
+
+
+def _sum(event: MixtureEvent, releases: int, secrets: int) -> MixtureEvent:
+    held = sorted(set(event.inclusion), key=lambda secret: sum(rate * records for rate, records in secret))[-secrets:]
+    most = max((sum(records for _, records in secret) for secret in held), default=0)
+    releases = max(1, min(releases, _DRAWS // max(1, most)))
+
+    def first(secret: Inclusion) -> Inclusion:
+        ends = [min(_DRAWS, each) for each in accumulate((releases * records for _, records in secret), initial=0)]
+        return tuple((rate, end - start) for (rate, _), (start, end) in zip(secret, pairwise(ends), strict=True))
+
+    return MixtureEvent(event.noise_multiplier * math.sqrt(releases), tuple(map(first, held)))
 
 
 def calibrate(
