@@ -1,9 +1,11 @@
 """Trains the writer: low-rank adapters of the built-in model, on pairs of what is asked and a text.
 
     python -m training --mirrors FOLDER --out FOLDER [--judges FOLDER]
+    python -m training --mirrors FOLDER --out FOLDER --start WRITER --round 2 --steps 120 --batch 48 --rate 6e-4
 
 The folder of mirrors holds clones of the sources (missing ones are cloned). Pairs and order follow from the seed; state
-is kept every 250 steps, and the same command goes on from there. The last step writes ``writer.safetensors``.
+is kept every 50 steps, and the same command goes on from there. The last step writes ``writer.safetensors``. The second
+command goes on from adapters that were made before, with the sources that came in later.
 """
 
 from __future__ import annotations
@@ -25,11 +27,12 @@ from understudy.models.builtin import CHAT, builtin_path
 from understudy.models.machine import best_device
 from understudy.models.types import Message
 from understudy.models.weights import load_weights, render
-from understudy.models.writer import LINEAR, RANK, SCALE, quantised
+from understudy.models.writer import LINEAR, RANK, SCALE, quantised, unquantised
 
-_PEAK, _WARM, _DECAY = 1.5e-3, 40, 0.5  # learning rate, steps up to it, and the part of all steps on the way down
-_BATCH, _POOL = 256, 16  # pairs of a step; batches sorted by length together
-_KEPT_EVERY = 250
+_WARM, _DECAY = 40, 0.5  # steps up to the learning rate (a tenth of few), and the part of all steps on the way down
+_POOL = 16  # batches sorted by length together
+_ROWS = 16  # that a CPU takes at once; more need gigabytes each
+_KEPT_EVERY = 50
 
 Example = tuple[NDArray[np.uint16], int]
 """A pair in tokens, and how many of them are the prompt's."""
@@ -87,23 +90,23 @@ def load_examples(path: Path, name: str) -> list[Example]:
     return list(zip(np.split(flat, np.cumsum(sizes[:-1, 0])), sizes[:, 1].tolist(), strict=True))
 
 
-def order(examples: Sequence[Example], *, steps: int) -> list[list[int]]:
+def order(examples: Sequence[Example], *, steps: int, batch: int) -> list[list[int]]:
     """Batches of examples of like lengths, in an order of no meaning; the pairs are in one already."""
-    pools = [range(at, min(at + _BATCH * _POOL, len(examples))) for at in range(0, len(examples), _BATCH * _POOL)]
+    pools = [range(at, min(at + batch * _POOL, len(examples))) for at in range(0, len(examples), batch * _POOL)]
     batches: list[list[int]] = []
     generator = torch.Generator().manual_seed(5)
     while len(batches) < steps:
         for pool in pools:
             by_length = sorted(pool, key=lambda place: len(examples[place][0]))
-            made = [by_length[at : at + _BATCH] for at in range(0, len(by_length), _BATCH)]
+            made = [by_length[at : at + batch] for at in range(0, len(by_length), batch)]
             batches += [made[place] for place in torch.randperm(len(made), generator=generator).tolist()]
     return batches[:steps]
 
 
 def loss_of(model: Any, batch: Sequence[Example]) -> Any:
-    """Mean cross entropy of the texts' tokens; rows are padded behind their end, where nothing is looked at.
+    """Sum of the cross entropies of the texts' tokens; rows are padded behind their end, where nothing is looked at.
 
-    On a GPU in bfloat16, the adapters' own numbers in float32.
+    In bfloat16 where the machine has it, the adapters' own numbers in float32.
     """
     width = max(len(row) for row, _ in batch)
     rows = torch.zeros(len(batch), width, dtype=torch.long)
@@ -113,17 +116,29 @@ def loss_of(model: Any, batch: Sequence[Example]) -> Any:
         wanted[number, asked - 1 : len(row) - 1] = True
     device = model.device
     rows, wanted = rows.to(device), wanted[:, :-1].to(device)
-    with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+    fast = device.type == "cuda" or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    with torch.autocast(device.type, torch.bfloat16, enabled=fast):
         states = model.model(input_ids=rows[:, :-1], use_cache=False).last_hidden_state
         logits = model.lm_head(states[wanted])
-    return torch.nn.functional.cross_entropy(logits.float(), rows[:, 1:][wanted])
+    return torch.nn.functional.cross_entropy(logits.float(), rows[:, 1:][wanted], reduction="sum")
+
+
+def parts(batch: Sequence[Example], device: Any) -> list[Sequence[Example]]:
+    """The batch in as many rows as the machine takes at once."""
+    rows = len(batch) if device.type == "cuda" else _ROWS
+    return [batch[at : at + rows] for at in range(0, len(batch), rows)]
+
+
+def weight_of(batch: Sequence[Example]) -> int:
+    """How many tokens of the batch are a text's."""
+    return sum(len(row) - asked for row, asked in batch)
 
 
 def held_out_loss(model: Any, checks: Sequence[Example]) -> float:
-    """Mean over batches of pairs of pieces that were not trained on."""
+    """Mean over the tokens of pairs of pieces that were not trained on."""
+    by_length = sorted(checks, key=lambda check: len(check[0]))
     with torch.no_grad():
-        losses = [float(loss_of(model, checks[at : at + _BATCH])) for at in range(0, len(checks), _BATCH)]
-    return sum(losses) / len(losses)
+        return sum(float(loss_of(model, part)) for part in parts(by_length, model.device)) / weight_of(checks)
 
 
 def main() -> None:
@@ -132,7 +147,11 @@ def main() -> None:
     parser.add_argument("--mirrors", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--judges", type=Path)
+    parser.add_argument("--start", type=Path, help="adapters to go on from")
+    parser.add_argument("--round", type=int, default=1, help="the sources added last, and a part of the earlier ones")
     parser.add_argument("--steps", type=int, default=1250)
+    parser.add_argument("--batch", type=int, default=256, help="pairs of a step")
+    parser.add_argument("--rate", type=float, default=1.5e-3, help="the highest learning rate")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -142,11 +161,15 @@ def main() -> None:
     model.set_attn_implementation("sdpa")
     cached = given.out / "pairs.npz"
     if not cached.exists():
-        pairs, held = build(given.mirrors, seed=given.seed, judges=given.judges)
+        pairs, held = build(given.mirrors, seed=given.seed, judges=given.judges, added=given.round)
         save_examples(cached, pairs=tokens(pairs, tokenizer), held=tokens(held, tokenizer))
     examples, checks = load_examples(cached, "pairs"), load_examples(cached, "held")
     matrices = adapt(model)
-    optimiser = torch.optim.AdamW(matrices.values(), lr=_PEAK, betas=(0.9, 0.98), weight_decay=0.01)
+    if given.start is not None:
+        with torch.no_grad():
+            for name, matrix in unquantised(load_file(given.start)).items():
+                matrices[name].copy_(matrix)
+    optimiser = torch.optim.AdamW(matrices.values(), lr=given.rate, betas=(0.9, 0.98), weight_decay=0.01)
     step = 0
     if kept.exists():
         state = torch.load(kept, map_location=model.device)
@@ -156,22 +179,27 @@ def main() -> None:
             for name, matrix in matrices.items():
                 matrix.copy_(state["matrices"][name])
     started, seen = time.perf_counter(), 0
-    for number, batch in enumerate(order(examples, steps=given.steps)):
+    warm = min(_WARM, given.steps / 10)
+    for number, batch in enumerate(order(examples, steps=given.steps, batch=given.batch)):
         if number < step:
             continue
         left = (given.steps - number) / given.steps
-        rate = _PEAK * min(1.0, (number + 1) / _WARM, max(left / _DECAY, 0.02))
+        rate = given.rate * min(1.0, (number + 1) / warm, max(left / _DECAY, 0.02))
         for group in optimiser.param_groups:
             group["lr"] = rate
-        loss = loss_of(model, [examples[place] for place in batch])
+        chosen = [examples[place] for place in batch]
         optimiser.zero_grad()
-        loss.backward()
+        mean = 0.0
+        for part in parts(chosen, model.device):
+            loss = loss_of(model, part) / weight_of(chosen)
+            loss.backward()
+            mean += loss.item()
         torch.nn.utils.clip_grad_norm_(matrices.values(), 1.0)
         optimiser.step()
         seen += sum(len(examples[place][0]) for place in batch)
-        if (number + 1) % 25 == 0:
+        if (number + 1) % 10 == 0:
             spent = time.perf_counter() - started
-            said = {"step": number + 1, "loss": loss.item(), "tokens": seen, "s": spent}
+            said = {"step": number + 1, "loss": mean, "tokens": seen, "s": spent}
             if (number + 1) % _KEPT_EVERY == 0:
                 said["held out"] = held_out_loss(model, checks)
             with log.open("a") as file:

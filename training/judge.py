@@ -9,10 +9,7 @@ they knew its kind, not its words.
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,31 +22,15 @@ from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from training.judged import Judged, load_judged
 from understudy.models.builtin import CHAT, builtin_path
 from understudy.models.types import Message
 from understudy.models.weights import load_weights, render
 from understudy.models.writer import merge
 
-JUDGED = Path(__file__).with_name("judged.jsonl.gz")
 LAYER = 20  # of 30; its neighbours do as well, the first and last ones worse
 _ROWS = 32
 _PENALTY = 4e-3  # C of the logistic regression, on standardised states
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A text of the writer, its prompt, the source of its words, and whether a reader found it sensible."""
-
-    prompt: str
-    text: str
-    source: str
-    sensible: bool
-
-
-def load_judged() -> list[Judged]:
-    """Return every judged text."""
-    with gzip.open(JUDGED, "rt", encoding="utf-8") as lines:
-        return [Judged(**json.loads(line)) for line in lines]
 
 
 def states(judged: Sequence[Judged]) -> NDArray[np.float32]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from training.judged import load_judged
 from training.sources import SOURCES, Text
 from understudy.text.prompts.writer import Brief
 from understudy.text.vocabulary.terms import load_vocabulary
@@ -23,6 +24,7 @@ _SENTENCE = re.compile(r".+?(?:[.!?][\"')\]]*(?=\s+[A-Z\"'(0-9])|$)", re.DOTALL)
 _BAD = re.compile(r"https?:|www\.|[<>{}|@_\\]|[^\x00-\x7fé°]|\s[%+,.;:]|``")
 SHORTEST, LONGEST = 4, 95  # words of a piece
 DRAWS, HELD_OUT = 4, 20  # pairs of one piece; pieces of each source that are not trained on
+REPLAYED = 6  # of so many pieces of an earlier round, a later one sees one
 _RUN = 8  # words in a row that a judge's text must not share with one of ours
 
 
@@ -34,21 +36,31 @@ class Pair:
     text: str
 
 
-def build(mirrors: Path, *, seed: int, judges: Path | None = None) -> tuple[list[Pair], list[Pair]]:
-    """Pairs to train on, several of each piece, and pairs of pieces held out; in an order drawn by ``seed``.
+def build(mirrors: Path, *, seed: int, judges: Path | None = None, added: int = 1) -> tuple[list[Pair], list[Pair]]:
+    """Pairs to train on and pairs of pieces held out, in an order drawn by ``seed``.
 
-    None shares eight words in a row with a set in ``judges``.
+    The first round has several pairs of each piece. A later one has one pair of each piece of the sources that it
+    ``added``, of a part of the earlier sources' pieces, so that nothing is forgotten, and the writer's own texts that
+    readers found sensible. No piece shares eight words in a row with a set in ``judges``.
     """
     draw = random.Random(seed)
     taken = frozenset() if judges is None else frozenset(_judged(judges))
     pairs: list[Pair] = []
     held: list[Pair] = []
     for source in SOURCES:
+        if source.added > added:
+            continue
         pieces = sorted({piece.text: piece for text in source.texts(mirrors) for piece in _pieces(text, draw)}.items())
         good = [piece for _, piece in pieces if taken.isdisjoint(_runs(split_words(piece.text)))]
         draw.shuffle(good)
         held += [pair(piece, good, draw) for piece in good[:HELD_OUT]]
-        pairs += [pair(piece, good, draw) for piece in good[HELD_OUT : source.pieces] for _ in range(DRAWS)]
+        chosen = good[HELD_OUT : source.pieces]
+        if source.added < added:
+            chosen = chosen[: len(chosen) // REPLAYED]
+        draws = DRAWS if added == 1 else 1
+        pairs += [pair(piece, good, draw) for piece in chosen for _ in range(draws)]
+    if added > 1:
+        pairs += [Pair(each.prompt, each.text) for each in load_judged() if each.sensible]
     draw.shuffle(pairs)
     return pairs, held
 

@@ -39,6 +39,7 @@ class Source:
         paths: a regular expression of the files that are read.
         sha256: over these files, in order.
         pieces: how many pieces of its texts are taken.
+        added: in which round of training it came in.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Source:
     pieces: int
     read: Callable[[str, bytes], Iterator[Text]]
     sha256: str
+    added: int = 1
 
     def texts(self, mirrors: Path) -> Iterator[Text]:
         """Its texts, from a clone in ``mirrors``; a ValueError where the files are others than those trained on."""
@@ -229,6 +231,38 @@ def _masc(_name: str, content: bytes) -> Iterator[Text]:
                 yield Text(_joined(words), _GENRES[genre])
 
 
+def _opinions(_name: str, content: bytes) -> Iterator[Text]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for member in sorted(archive.namelist()):
+            if not member.endswith(".txt.data"):
+                continue
+            aspect, _, thing = Path(member).name.removesuffix(".txt.data").partition("_")
+            place = re.search("hotel|inn|chicago", thing)
+            kinds = ("review of a business", "review of a hotel") if place else ("product review",)
+            for line in archive.read(member).decode("latin-1").splitlines():
+                text = re.sub(r"(?:\s*,)+\s*", ", ", _joined(" ".join(line.split()))).strip(" ,")
+                yield Text(text, (*kinds, "review", "customer review"), aspect.replace("-", " ").lower())
+
+
+def _speeches(_name: str, content: bytes) -> Iterator[Text]:
+    kinds = ("speech", "speech to a parliament", "speech of a politician", "statement in a debate")
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for member in sorted(archive.namelist()):
+            if member.endswith(".txt"):
+                for paragraph in archive.read(member).decode("latin-1").splitlines()[3:]:
+                    text = re.sub(r"\s*\[[^\]]*\]", "", paragraph).strip()
+                    if text.endswith((".", "!", "?")):
+                        yield Text(text, kinds)
+
+
+def _studies(_name: str, content: bytes) -> Iterator[Text]:
+    kinds = ("medical abstract", "abstract", "abstract of a medical paper", "scientific abstract")
+    for study in json.loads(content).values():
+        for text in (*study["CONTEXTS"], study["LONG_ANSWER"]):
+            if "[" not in text:
+                yield Text(text, kinds)
+
+
 def _joined(words: str) -> str:
     """Words as a tagger parts them, joined as people write."""
     words = words.replace("``", '"').replace("''", '"')
@@ -402,5 +436,41 @@ SOURCES = (
         5200,
         _masc,
         "678a5141cf3381bedb1839c58a330507337be07c7c71603279c0ef5337032304",
+    ),
+    Source(
+        "Opinosis",
+        "kavgan/opinosis-summarization",
+        "7e351ea7cc38402134fded1e157710e12692c978",
+        r"OpinosisDataset1\.0_0\.zip",
+        "CC BY 4.0",
+        "Kavita Ganesan, ChengXiang Zhai, Jiawei Han",
+        5500,
+        _opinions,
+        "ed0be6c80fe32e9071ddd7fbb7a272fea7efa39b6b3fa77aa1460c7b81026547",
+        added=2,
+    ),
+    Source(
+        "State of the Union",
+        "nltk/nltk_data",
+        "5db857e6f7df11eabb5e5665836db9ec8df07e28",
+        r"packages/corpora/state_union\.zip",
+        "public domain",
+        "presidents of the United States",
+        3000,
+        _speeches,
+        "366c1dc82b2abf896f42b2ec50ba802a0141a29f75d29ca48a7a243ce5bfbe8d",
+        added=2,
+    ),
+    Source(
+        "PubMedQA",
+        "pubmedqa/pubmedqa",
+        "1cbae8e92f72f20c8d3747cbb3bf5bc53554d997",
+        r"data/ori_pqal\.json",
+        "MIT",
+        "Qiao Jin and others",
+        3500,
+        _studies,
+        "8b3276be8942ebbd77f3ddcda12c1749bf0e490045a736fd8438ee40cf37a41d",
+        added=2,
     ),
 )

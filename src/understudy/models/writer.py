@@ -37,6 +37,11 @@ def quantised(matrices: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
+def unquantised(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the matrices that ``quantised`` stored, as float32."""
+    return {name: kept[name].float() * kept[name + _SCALES][:, None] for name in kept if name + _SCALES in kept}
+
+
 def _content() -> bytes:
     return resources.files(__package__).joinpath(FILE).read_bytes()
 
@@ -56,10 +61,7 @@ def merge(model: Any) -> None:
     """Add the shipped adapters, scaled down, to the weights of the built-in model, in place."""
     from safetensors.torch import load
 
-    kept = load(_content())
-    read = {
-        name: matrix.float() * kept[name + _SCALES][:, None] for name, matrix in kept.items() if name + _SCALES in kept
-    }
+    read = unquantised(load(_content()))
     with torch.no_grad():
         for number, layer in enumerate(model.model.layers):
             for name in LINEAR:
