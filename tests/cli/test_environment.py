@@ -24,7 +24,7 @@ from understudy.cli.options import ParametersCommand, options_of
 from understudy.ledger import location
 from understudy.methods.registry import method_class, method_names
 from understudy.run.settings import RUN_GROUPS
-from understudy.text.prompts.writer import ANSWERS
+from understudy.text.prompts.writer import ANSWERS, SEEDS
 
 GROUPS = [*RUN_GROUPS, *(method_class(name).parameters for name in method_names())]
 PLAN = ("plan", "--label", "department", "--labels", "cardiology,other", "--expected-records", "900")
@@ -217,7 +217,7 @@ def test_verbose_holds_for_one_command(tmp_path: Path, understudy: Command, use_
     use_chat(FakeChat())
     said = understudy("run", "-v", *flags(settings(tmp_path, llm="builtin")))
     assert "[understudy.ledger.store] Stage reached: released." in said.err
-    assert f"[understudy.models.collect] Of {8 * ANSWERS} requests, 0 have stored answers." in said.err
+    assert f"[understudy.models.collect] Of {8 * SEEDS * ANSWERS} requests, 0 have stored answers." in said.err
     again = settings(tmp_path, llm="builtin", output=str(tmp_path / "second"))
     assert "[understudy" not in understudy("run", *flags(again)).err
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import itertools
 import json
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,9 @@ from secret_fixtures import protecting
 
 import understudy as us
 from understudy.ledger import Ledger
+from understudy.models.types import ChatRequest, Completion
 from understudy.run.settings import run_config
-from understudy.text.prompts.writer import ANSWERS
+from understudy.text.prompts.writer import ANSWERS, SEEDS
 
 BUDGET = us.Budget(3, "1e-6")
 
@@ -64,7 +67,24 @@ def test_a_run_works_inside_a_running_event_loop(method: us.DPKPS, ledger: str, 
         return us.run(in_memory(), method, BUDGET, records_per_label=3, ledger=ledger, dataset="visits")
 
     result = asyncio.run(notebook())
-    assert (len(result.records), len(chat.asked)) == (6, 6 * ANSWERS)
+    assert (len(result.records), len(chat.asked)) == (6, 6 * SEEDS * ANSWERS)
+
+
+def test_of_more_texts_than_are_wanted_those_of_each_label_that_make_most_sense_are_kept(
+    method: us.DPKPS, ledger: str, use_chat: UseChat
+) -> None:
+    count = itertools.count()
+
+    def answer(request: ChatRequest) -> Completion:
+        number = next(count) // ANSWERS
+        words = f"{number} {' '.join(request.phrases)} was seen on the {number} th of the month."
+        return Completion(words, "stop", sense=-3.0 if number % 3 == 0 else 3.0)
+
+    use_chat(FakeChat(answer))
+    result = us.run(in_memory(), method, BUDGET, records_per_label=3, ledger=ledger, dataset="visits", accept_all=True)
+    assert Counter(record.label for record in result.records) == {0: 3, 1: 3}
+    assert all(record.provenance["sense"] > 0.9 for record in result.records)
+    assert len({record.text for record in result.records}) == 6
 
 
 def test_a_release_is_written_loaded_and_generated_from(tmp_path: Path, method: us.DPKPS, ledger: str) -> None:

@@ -33,7 +33,7 @@ from understudy.run import pipeline as running
 from understudy.run.outputs import OutputFolder
 from understudy.run.settings import run_config
 from understudy.schema.labels import canonical
-from understudy.text.prompts.writer import ANSWERS
+from understudy.text.prompts.writer import ANSWERS, SEEDS
 
 COLUMNS = "ward=A|B; beds=1..4; fee=0.0..90.0/3; night; seen=2024-01-01..2024-12-31/12"
 NAMES = ("ward", "beds", "fee", "night", "seen")
@@ -203,7 +203,7 @@ def test_the_writer_is_shown_no_numbers_and_dates_which_it_would_copy(made: Rele
     assert any("around at most four phrases of its seed" in line for line in said)
     shown = [request.messages[-1].content.split("\n")[1] for request in chat.asked]
     rows = [f"ward: {row.columns[0]}; night: {str(row.columns[3]).lower()}" for row in result.records]  # type: ignore[index]
-    assert shown == [row for row in rows for _ in range(ANSWERS)]
+    assert shown == [row for row in rows for _ in range(SEEDS * ANSWERS)]
 
 
 @pytest.mark.parametrize("asked", ["wing", "ward,", "", "id"])

@@ -3,9 +3,11 @@ request."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,7 @@ from understudy.schema.labels import Label, canonical, in_proportion, like_count
 from understudy.schema.transcript import TURNS
 from understudy.text.gate import OPEN, UNREAD, Gate, Reading, language_of
 from understudy.text.prompts.template import ALL, CATEGORIES, Prompts, with_phrases
+from understudy.text.prompts.writer import ANSWERS, FOR_GUIDE, SEEDS, weighed
 from understudy.text.records import Rows, SyntheticRecord, Value
 from understudy.text.vocabulary.terms import stop_word_languages
 from understudy.text.writing import Form, NoText, Writer
@@ -178,6 +181,8 @@ _NAMED = 5  # labels, at most
 
 def _verdict(made: Release, records: Sequence[SyntheticRecord], reading: Reading) -> str:
     said = [reading.sentence]
+    if len(records) < reading.texts - reading.failed:
+        said.append(f"{plural(len(records), 'text')} of them were chosen for the table.")
     asked = [each.provenance for each in records if each.provenance.get("phrases") and "kept" in each.provenance]
     if phrases := sum(len(each["phrases"]) for each in asked):
         said.append(f"The texts keep {sum(len(each['kept']) for each in asked) / phrases:.0%} of their phrases.")
@@ -238,6 +243,11 @@ class Writing:
         asked = self.prompts.template.settings.prompt_columns
         return CATEGORIES if self.named.trained and asked == ALL else asked
 
+    @property
+    def judges(self) -> bool:
+        """Return whether the language model says how much sense its texts make."""
+        return self.named.trained and self.chat is not None
+
     def writer(
         self,
         labels: Sequence[Label],
@@ -262,10 +272,13 @@ class Writing:
         if known and not all(each.phrases for each in template.examples):
             examples = with_phrases(template.examples, known, count=template.settings.prompt_terms or 5)
             template = template.model_copy(update={"examples": tuple(examples)})
+        parameters = self.prompts.parameters
+        if self.named.trained and rows is not None and parameters.samples is None:  # a row has one seed
+            parameters = parameters.model_copy(update={"samples": SEEDS * ANSWERS})
         return Writer(
             self.chat,
             template,
-            self.prompts.parameters,
+            parameters,
             labels=[canonical(label) for label in labels],
             seed=self.named.seed,
             progress=progress,
@@ -389,6 +402,9 @@ def write_texts(
         use.require(asked)
         counts = use.candidates(counts, held)
     rows = next((use.rows for use in uses if use.rows is not None), None)
+    if writing.judges and rows is None and held is None and counts == asked:
+        uses = [*uses, sensible := _Sensible(guided=any(use.chooser is not None for use in uses))]
+        counts = sensible.candidates(counts, held)
     chooser = next((use.chooser for use in uses if use.chooser is not None), None)
     gate = Gate(_languages(made, writing), job.chat.accept_all, _check(job.chat))
     writer = writing.writer(made.schema.labels, listener, known=made.terms, rows=rows, gate=gate)
@@ -446,6 +462,42 @@ def write_texts(
         listener.say(f"{plural(missing, 'text')} could not be generated. {_cure_of_missing(method, writing)}")
     session.store.mark(GENERATED)
     return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sensible(Use):
+    """Has more texts written than are wanted, and keeps those that make the most sense to their writer.
+
+    Args:
+        guided: whether a guide chooses among what is kept, which is then more than is wanted.
+    """
+
+    guided: bool
+
+    def candidates(self, counts: Sequence[int], _held: Sequence[int] | None) -> list[int]:
+        return [SEEDS * count for count in counts]
+
+    def lines(self) -> Sequence[str]:
+        then = ", and among these the guide chooses" if self.guided else ""
+        return (f"More texts are written than requested; those that make the most sense to the model are kept{then}.",)
+
+    def chosen(self, records: Sequence[SyntheticRecord], counts: Sequence[int]) -> list[SyntheticRecord]:
+        best = sorted(records, key=_worth, reverse=True)
+        kept = set[int]()
+        for label, count in enumerate(counts):
+            most = max(count, math.ceil(FOR_GUIDE * SEEDS * count)) if self.guided else count
+            kept |= set(islice((id(record) for record in best if record.label == label), most))
+        return [record for record in records if id(record) in kept]
+
+
+def _worth(record: SyntheticRecord) -> tuple[bool, float]:
+    told = record.provenance
+    kept, asked = len(told["kept"]), len(told["phrases"])
+    chance = min(max(told.get("sense", 0.5), _LEAST), 1 - _LEAST)
+    return bool(record.text), weighed(math.log(chance / (1 - chance)), share=kept / max(asked, 1), kept=kept)
+
+
+_LEAST = 0.005  # provenance has two decimals
 
 
 def _uses(made: Release, job: FreeJob, writing: Writing, private: Path, listener: Listener) -> list[Use]:

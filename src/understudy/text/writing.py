@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import PurePath
-from statistics import median
 from typing import Any
 
 from understudy.base.errors import ModelError
@@ -21,7 +20,7 @@ from understudy.models.collect import collect
 from understudy.models.types import ChatModel, ChatRequest, Completion, Message
 from understudy.text.gate import ENGLISH, OPEN, Earlier, Fault, Gate, Reading
 from understudy.text.prompts.template import DEFAULT_TEMPERATURE, PromptTemplate, WritingParameters, load_template
-from understudy.text.prompts.writer import PHRASE_WORTH, SHARE_WORTH, TEMPERATURE, Brief, choices
+from understudy.text.prompts.writer import TEMPERATURE, Brief, choices, weighed
 from understudy.text.records import Row, Rows, Seed, SyntheticRecord, Value
 from understudy.text.vocabulary.words import kept_phrases, missing_phrases, split_words
 
@@ -134,7 +133,6 @@ class Writer:
                     self._fill(asker, texts)
                 self.end_if_useless(asker, best, asked, requests)
         self._fill(asker, texts)
-        self._think_again(asker, texts, tried)
         for _ in range(self.template.settings.repair):
             missing = {index: missing_phrases(best[index].text, asked[index]) for index in range(len(seeds))}
             repairs = {
@@ -173,25 +171,6 @@ class Writer:
         for _ in range(1 if self.form is None else self.form.tries):
             blank = [place for place, each in enumerate(texts.best) if each.blank and each.finish_reason != "failed"]
             self._repeat(asker, texts, blank)
-
-    def _think_again(self, asker: Asker, texts: _Texts, tried: Sequence[Sequence[_Asked]]) -> None:
-        """Ask again for texts that the writer itself takes for senseless, for half of them at most, last around the
-        first phrases that were ``tried``, and keep the best answer."""
-        best, asked, requests = texts.best, texts.asked, texts.requests
-        judged = [answer.sense for answer in best if answer.sense is not None]
-        least = min(_SENSIBLE, median(judged)) if len(judged) > 1 else _SENSIBLE
-        for turn in range(_SECOND_THOUGHTS):
-            others = {
-                place: tried[place][-1 - turn % len(tried[place])]
-                for place, answer in enumerate(best)
-                if answer.sense is not None and answer.sense < least
-            }
-            answers = asker.ask([request for _, request in others.values()], again=True)
-            for (place, other), answer in zip(others.items(), answers, strict=True):
-                row = texts.rows[place]
-                own = [(asked[place], requests[place], best[place]), (*other, self._in_form(answer, row))]
-                asked[place], requests[place], best[place] = self._best(own, row)
-                texts.tries[place] += 1
 
     def _best(self, answered: Sequence[_Answered], row: Row | None) -> _Answered:
         return max(answered, key=lambda one: self._rank(one[0], one[1].messages, row, one[2]))
@@ -408,9 +387,6 @@ class Asker:
         return "" if self._done or not self._problems else self._problems.most_common(1)[0][0]
 
 
-_SENSIBLE, _SECOND_THOUGHTS = 0.0, 2  # log-odds below which a text is asked for again, so many times
-
-
 _REPETITIVE = 0.6  # share of distinct words below which an answer is repetitive
 _COPIED = 5  # consecutive words that mark a copy of the prompt's examples
 
@@ -432,7 +408,7 @@ def rank(answer: Completion, phrases: Sequence[str], prompt: Sequence[Message] =
     if any(_runs(words) & _runs(split_words(turn.content)) for turn in prompt if turn.role == "assistant"):
         score /= 2
     if answer.sense is not None:
-        score = SHARE_WORTH * score + PHRASE_WORTH * counted + answer.sense
+        score = weighed(answer.sense, share=score, kept=counted)
     return not answer.blank, score, answer.finish_reason == "stop"
 
 

@@ -239,9 +239,9 @@ def test_the_built_in_writer_is_asked_for_the_rarest_phrases_and_pairs_of_them()
     seed = Seed(("when", "mastercard", "get", "pin", "accepted"), 0)
     write(chat := FakeChat(), [seed], more={"trained": True})
     around = [("mastercard", "get", "pin", "accepted"), ("mastercard", "pin"), ("pin", "accepted")]
+    assert [each.phrases for each in chat.asked] == around[:ANSWERS]
+    write(chat := FakeChat(), [seed], more={"trained": True}, samples=3, llm_temperature=0.9)
     assert [each.phrases for each in chat.asked] == around
-    write(chat := FakeChat(), [seed], more={"trained": True}, samples=2, llm_temperature=0.9)
-    assert [each.phrases for each in chat.asked] == around[:2]
     assert chat.asked[0].temperature == 0.9
     assert [WritingParameters(samples=each).answers(trained=True) for each in (None, 6)] == [ANSWERS, 6]
 
@@ -250,23 +250,9 @@ def test_of_answers_that_keep_their_phrases_the_most_sensible_is_kept() -> None:
     odd = Completion("My rash. Times are fever bad.", "stop", sense=-2.2)
     plain = Completion("The rash came with a fever.", "stop", sense=0.85)
     bare = Completion("The doctor will see you now.", "stop", sense=1.4)  # without its phrases
-    answers = [odd, plain, bare, odd, odd]
-    (record,) = write(FakeChat(lambda _request: answers.pop(0)), SEEDS[:1], more={"trained": True})
+    answers = [odd, plain, bare]
+    (record,) = write(FakeChat(lambda _request: answers.pop(0)), SEEDS[:1], more={"trained": True}, samples=3)
     assert (record.text, record.provenance["sense"]) == (plain.text, 0.7)
-    assert len(answers) == 2  # it is sensible, and is not asked for again
-
-
-def test_a_text_that_the_writer_itself_finds_senseless_is_asked_for_around_other_phrases() -> None:
-    seed = Seed(("when", "mastercard", "get", "pin", "accepted"), 0)
-    odd, plain = (Completion(text, "stop", sense=sense) for text, sense in (("My pin.", -2), ("Here is my pin.", 1)))
-    for before, asked in ((0, 3), (3, 4), (4, 5), (5, 5)):
-        answers = [odd] * before + [plain] * (5 - before)
-        chat = FakeChat(lambda _request, left=answers: left.pop(0))  # type: ignore[misc]
-        (record,) = write(chat, [seed], more={"trained": True})
-        assert [each.phrases for each in chat.asked[3:]] == [("pin", "accepted"), ("mastercard", "pin")][: asked - 3]
-        assert record.text == (plain if before < 5 else odd).text
-        assert record.provenance["kept"] == ["pin"]
-        assert record.provenance.get("asked") == (asked if asked > 3 else None)
 
 
 @pytest.mark.parametrize(

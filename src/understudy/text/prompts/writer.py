@@ -11,14 +11,23 @@ from itertools import cycle, islice, pairwise
 from understudy.models.types import Message
 from understudy.text.vocabulary.terms import is_telling, load_vocabulary
 
-ANSWERS = 3
-"""Answers to each seed by default, the best of which is kept: one around its four rarest phrases, two around pairs.
+ANSWERS, SEEDS = 2, 2
+"""Answers to each seed by default, the better of which is kept, and seeds for each text that is wanted.
 
-More phrases in one short text, and frequent words ("when", "get"), made texts of so small a model senseless."""
+One answer is around the seed's four rarest phrases, another around two of them: more phrases in one short text, and
+frequent words ("when", "get"), made texts of so small a model senseless."""
+FOR_GUIDE = 0.75
+"""The share of the texts, those that make the most sense, among which a guide chooses."""
 TEMPERATURE = 0.5
 """Its default sampling temperature."""
 SHARE_WORTH, PHRASE_WORTH = 3.0, 0.2
 """What all phrases that were asked for are worth in an answer, and each of them, in log-odds of making sense."""
+
+
+def weighed(sense: float, *, share: float, kept: int) -> float:
+    """Return the log-odds of making sense, with what it adds that a text keeps this share and number of its phrases."""
+    return sense + SHARE_WORTH * share + PHRASE_WORTH * kept
+
 
 _ANSWER_TO = re.compile(r"(answer|reply|response) to (?:an? |the )?(.+) question", re.IGNORECASE)
 _ANSWERS = frozenset({"true", "false", "yes", "no", "none", "other"})
