@@ -244,9 +244,10 @@ class Writing:
         return CATEGORIES if self.named.trained and asked == ALL else asked
 
     @property
-    def judges(self) -> bool:
-        """Return whether the language model says how much sense its texts make."""
-        return self.named.trained and self.chat is not None
+    def selects(self) -> bool:
+        """Return whether more texts are written than are wanted, as the built-in writer says how much sense each makes.
+        If the user states a number of answers, each text has so many instead."""
+        return self.named.trained and self.chat is not None and self.prompts.parameters.samples is None
 
     def writer(
         self,
@@ -402,7 +403,7 @@ def write_texts(
         use.require(asked)
         counts = use.candidates(counts, held)
     rows = next((use.rows for use in uses if use.rows is not None), None)
-    if writing.judges and rows is None and held is None and counts == asked:
+    if writing.selects and rows is None and held is None and counts == asked:
         uses = [*uses, sensible := _Sensible(guided=any(use.chooser is not None for use in uses))]
         counts = sensible.candidates(counts, held)
     chooser = next((use.chooser for use in uses if use.chooser is not None), None)

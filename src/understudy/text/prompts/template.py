@@ -63,8 +63,8 @@ class WritingParameters(Parameters):
     prompt: Free[str | None] = public_file(None)
     """Your own prompt template file (YAML)."""
     samples: Ablation[Free[int | None]] = Field(None, ge=1, le=64)
-    """Answers for each text; the best one is kept. Default: 1; 3 if the built-in model writes around phrases, 4 with
-    your own prompt or JSON schema."""
+    """Answers for each text; the best one is kept. Default: 1; 4 with the built-in model (around phrases: two around
+    each of two seeds)."""
     llm_temperature: Free[float | None] = Field(None, ge=0, le=100)
     """Sampling temperature of the language model. Default: 0.7; 0.5 if the built-in model writes around phrases."""
     max_tokens: Free[int] = Field(160, ge=1, le=1_000_000)
