@@ -39,7 +39,7 @@ def test_no_model_s_text_is_written_around_a_word_of_noise(tmp_path: Path, use_c
     assert {word for phrases in made for phrase in phrases for word in split_words(phrase)} <= SAID | set(LABELS)
     assert sum(len(phrases) > 1 for phrases in made) > len(made) / 2
     if method == "dp-kps":
-        assert any(line.startswith("Texts for people: only words that the private texts contain") for line in said)
+        assert any(line.startswith("Texts for people: written around words that the private") for line in said)
     alone = seeds(tmp_path / "again", 600, said, method=method, llm="none", **METHODS[method])
     assert all(alone)
     if method == "dp-kps":

@@ -93,7 +93,7 @@ def test_a_part_of_the_texts_is_read_and_sizes_are_those_of_the_table(finished: 
 
 
 def test_the_page_says_that_a_sample_was_read(finished: Any, tmp_path: Path, understudy: Any) -> None:
-    values = table(tmp_path, texts(1500)) | {"data": str(tmp_path / "notes.csv"), "topics": 3, "epsilon": "6"}
+    values = table(tmp_path, texts(3000)) | {"data": str(tmp_path / "notes.csv"), "topics": 3, "epsilon": "6"}
     values |= {"delta": "1e-6", "expected_records": DECLARED, "output": str(tmp_path / "out")}
     said = understudy("topics", *flags(values), "--json")
     assert said.code == 0, said.err

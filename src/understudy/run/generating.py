@@ -183,6 +183,8 @@ def _verdict(made: Release, records: Sequence[SyntheticRecord], reading: Reading
     said = [reading.sentence]
     if len(records) < reading.texts - reading.failed:
         said.append(f"{plural(len(records), 'text')} of them were chosen for the table.")
+    if reading.texts:
+        said.append("Whether they make sense, only a reader can tell.")
     asked = [each.provenance for each in records if each.provenance.get("phrases") and "kept" in each.provenance]
     if phrases := sum(len(each["phrases"]) for each in asked):
         said.append(f"The texts keep {sum(len(each['kept']) for each in asked) / phrases:.0%} of their phrases.")

@@ -91,7 +91,7 @@ _FOR_CLASSIFIERS = "Phrases for classifiers: uncertain words are included, weigh
 
 def _purpose(sequences: Sequence[NDArray[np.int64]]) -> str:
     """Return a line on what the texts are for, and how many labels have no sure term."""
-    said = f"Texts for people: only words that the private texts contain with a probability of {SURE:.0%} are used."
+    said = f"Texts for people: written around words that the private texts contain with a probability of {SURE:.0%}."
     asked = [rows for rows in sequences if len(rows)]
     bare = sum(not (rows >= 0).any() for rows in asked)
     if bare and len(sequences) == 1:
