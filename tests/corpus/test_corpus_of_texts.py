@@ -128,6 +128,7 @@ def test_a_column_whose_name_has_a_comma_is_one_column_by_its_exact_name(tmp_pat
             assert us.check(table, text=text).usable
     with pytest.raises(CorpusError, match="No row has the column 'a'"):
         read_corpus([{"a,b": "x"}], text="a,b")
+    assert read_corpus([], text="a,b").schema.form.fields == ("a", "b")
     assert us.check("t.csv", text=name, label="Department *", labels="a").usable
     made = us.run("t.csv", us.Budget(3, "1e-6"), text=name, llm="none", records=2, insecure_no_noise=True, output="o")
     assert made.folder is not None

@@ -107,7 +107,7 @@ def exactly_named(source: object, settings: Mapping[str, Any]) -> dict[str, Any]
     if not listed:
         return dict(settings)
     paths: Sequence[Any] = source if isinstance(source, (list, tuple)) else [source]
-    if all(isinstance(path, (str, os.PathLike)) for path in paths):
+    if paths and all(isinstance(path, (str, os.PathLike)) for path in paths):
         reading = {name: settings[name] for name in ("format", "delimiter", "encoding") if settings.get(name)}
         with suppress(UnderstudyError):  # the table's opening says so
             file = find_files(paths, format=reading.get("format"))[0]

@@ -18,7 +18,6 @@ from understudy.run.job import Job
 from understudy.run.parts import Chat, Texts, Wanted
 from understudy.run.settings import RunConfig
 from understudy.schema.labels import LabelSet
-from understudy.text.prompts.writer import ANSWERS, SEEDS
 
 _CHARACTERS_PER_TOKEN = 4.0
 
@@ -122,9 +121,7 @@ def _calls(method: Method, wanted: Wanted, chat: Chat, texts: Texts, labels: Lab
     if chat.llm == "none":
         return Facts((records, Fact("calls", 0, "language model calls")))
     counts = [count * made for count in counts]
-    parameters = texts.parameters
-    if chat.trained and parameters.samples is None:
-        parameters = parameters.model_copy(update={"samples": SEEDS * ANSWERS})
+    parameters = texts.parameters.around_one_seed() if chat.trained else texts.parameters
     estimate = method.estimate_calls(counts, parameters, texts.template)
     tokens_in = estimate.calls * round(estimate.characters / _CHARACTERS_PER_TOKEN)
     tokens_out = estimate.calls * texts.parameters.max_tokens

@@ -41,7 +41,7 @@ from understudy.schema.labels import Label, canonical, in_proportion, like_count
 from understudy.schema.transcript import TURNS
 from understudy.text.gate import OPEN, UNREAD, Gate, Reading, language_of
 from understudy.text.prompts.template import ALL, CATEGORIES, Prompts, with_phrases
-from understudy.text.prompts.writer import ANSWERS, FOR_GUIDE, SEEDS, weighed
+from understudy.text.prompts.writer import FOR_GUIDE, SEEDS, weighed
 from understudy.text.records import Rows, SyntheticRecord, Value
 from understudy.text.vocabulary.terms import stop_word_languages
 from understudy.text.writing import Form, NoText, Writer
@@ -276,8 +276,8 @@ class Writing:
             examples = with_phrases(template.examples, known, count=template.settings.prompt_terms or 5)
             template = template.model_copy(update={"examples": tuple(examples)})
         parameters = self.prompts.parameters
-        if self.named.trained and rows is not None and parameters.samples is None:  # a row has one seed
-            parameters = parameters.model_copy(update={"samples": SEEDS * ANSWERS})
+        if self.named.trained and rows is not None:  # each row has one seed
+            parameters = parameters.around_one_seed()
         return Writer(
             self.chat,
             template,
@@ -495,7 +495,7 @@ class _Sensible(Use):
 
 def _worth(record: SyntheticRecord) -> tuple[bool, float]:
     told = record.provenance
-    kept, asked = len(told["kept"]), len(told["phrases"])
+    kept, asked = len(told.get("kept", ())), len(told.get("phrases", ()))
     chance = min(max(told.get("sense", 0.5), _LEAST), 1 - _LEAST)
     return bool(record.text), weighed(math.log(chance / (1 - chance)), share=kept / max(asked, 1), kept=kept)
 

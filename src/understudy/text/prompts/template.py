@@ -12,7 +12,7 @@ from functools import cache
 from importlib import resources
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field, field_validator
 
@@ -29,7 +29,7 @@ from understudy.text.prompts.predicting import (
     Shape,
     shown_examples,
 )
-from understudy.text.prompts.writer import ANSWERS
+from understudy.text.prompts.writer import ANSWERS, SEEDS
 from understudy.text.vocabulary.words import kept_phrases
 
 ALL, CATEGORIES = "all", "categories"
@@ -75,6 +75,10 @@ class WritingParameters(Parameters):
     def answers(self, *, trained: bool) -> int:
         """Return the number of answers for each text, by default that of the built-in writer if ``trained``."""
         return self.samples or (ANSWERS if trained else 1)
+
+    def around_one_seed(self) -> Self:
+        """Return the settings with which the built-in writer gives all answers for a text around one seed."""
+        return self if self.samples else self.model_copy(update={"samples": SEEDS * ANSWERS})
 
     @property
     def asks_itself(self) -> bool:
